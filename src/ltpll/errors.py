@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import reprlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 LONGEST = 60
-_command_line: ContextVar[bool] = ContextVar("command_line", default=False)
+WordsOfOption = Callable[[str, str], list[str]]
+_words_of_option: ContextVar[WordsOfOption | None] = ContextVar("words_of_option", default=None)
 _SHORT = reprlib.Repr()
 (
     _SHORT.maxlevel,
@@ -37,23 +38,25 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def on_command_line() -> Iterator[None]:
-    """Let messages name options as on the command line."""
-    before = _command_line.set(True)
+def on_command_line(words_of_option: WordsOfOption) -> Iterator[None]:
+    """Let messages name settings by the words that give them a value on the command line."""
+    before = _words_of_option.set(words_of_option)
     try:
         yield
     finally:
-        _command_line.reset(before)
+        _words_of_option.reset(before)
 
 
 def option(name: str, value: str | int | tuple[str, ...]) -> str:
-    """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
-    if not _command_line.get():
+    """How a message names a setting with its value or values.
+
+    It is `--separator ';'` on the command line, and `separator=';'` in Python.
+    """
+    words = _words_of_option.get()
+    if words is None:
         return f"{name}={shown(value)}"
     values = value if isinstance(value, tuple) else (str(value),)
-    return " ".join(
-        f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values
-    )
+    return " ".join(shlex.join(words(name, printable(one)[:LONGEST])) for one in values)
 
 
 def first_line(error: BaseException) -> str:

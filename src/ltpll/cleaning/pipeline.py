@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 
-from ltpll.backbones import Backbone
 from ltpll.backbones.stored import save_backbone
 from ltpll.cleaning.cleaning_job import CleaningJob
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
+from ltpll.cleaning.settings import TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
     store_pictures,
     store_probabilities,
     store_tables,
 )
-from ltpll.errors import InputError, shown
-from ltpll.estimator import PartialLabelClassifier
-from ltpll.interfaces import Goal
-from ltpll.methods import METHODS
-from ltpll.missing_share import NEVER, check_truth_missing
-from ltpll.models.finetune import FineTune, Layers
+from ltpll.missing_share import NEVER
 from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
-from ltpll.rebalancers import REBALANCERS
-from ltpll.registry import named_parameters
 from ltpll.runs.checksums import damaged_files
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
@@ -38,157 +31,7 @@ from ltpll.runs.recording import (
 )
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.tables.prior_files import check_prior
 from ltpll.training.callbacks import Callback, Checkpoint, Progress
-from ltpll.validation import check_setting
-
-MEASURED = 50  # evaluations during training, at most
-FROZEN = "none"
-FINETUNE = (FROZEN, "last", "all")
-DEFAULT_PRIOR = "auto"
-PRIORS = (DEFAULT_PRIOR, "average", "sets")
-NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
-DEFAULTS: dict[str, Any] = {
-    name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()
-}
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How to train on a table: the parameters of `PartialLabelClassifier` with its defaults, the prior, and the number of folds.
-
-    Args:
-        prior: What the rebalancers "auto" and "anchor" take for the class prior: "auto", "average" or "sets" (see
-            `ltpll.rebalancers.Anchor`), or for each class its share, or a list of a lower and an upper bound.
-        backbone: The pretrained network for pictures, a name or a folder; None for none.
-        finetune: Which of its layers are trained as well: "none" (examples are its features), "last" or "all".
-        folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
-        prune: Whether the candidate sets were pruned by neighbours before (`prune_examples`), which is recorded in the run's config.
-
-    Examples:
-        >>> settings = TrainingSettings(method="proden", rebalancer="records", folds=10)
-    """
-
-    method: str = DEFAULTS["method"]
-    rebalancer: str = DEFAULTS["rebalancer"]
-    prior: str | Mapping[str, Any] = DEFAULT_PRIOR
-    extras: tuple[str, ...] = DEFAULTS["extras"]
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    model: str = DEFAULTS["model"]
-    backbone: str | None = None
-    finetune: str = FROZEN
-    views: str = DEFAULTS["views"]
-    epochs: int | str = DEFAULTS["epochs"]
-    batch_size: int | str = DEFAULTS["batch_size"]
-    lr: float | str = DEFAULTS["lr"]
-    weight_decay: float | str = DEFAULTS["weight_decay"]
-    truth_missing: float | str = DEFAULTS["truth_missing"]
-    goal: str = DEFAULTS["goal"]
-    precision: str = DEFAULTS["precision"]
-    seed: int = DEFAULTS["random_state"]
-    folds: int = 5
-    prune: bool = False
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
-        """From plain values, as a config file or the command line gives them.
-
-        Raises:
-            InputError: A name is unknown, or a value has the wrong type.
-        """
-        known = {one.name: one.default for one in fields(cls)}
-        for name, value in values.items():
-            if name not in known:
-                raise InputError(
-                    f"There is no setting {shown(name)} for tables; known: {', '.join(known)}."
-                )
-            if name == "prior" and isinstance(value, Mapping):
-                continue  # checked together with the classes of the table
-            numbers = {
-                "epochs": 1,
-                "batch_size": 1,
-                "lr": 0.05,
-                "weight_decay": 2e-3,
-            }  # "auto", or a number like this one
-            if name == "truth_missing":
-                check_truth_missing(value)
-            elif name not in numbers:
-                check_setting(name, known[name], value, "The setting")
-            elif value != "auto":
-                check_setting(name, numbers[name], value, "The setting")
-        floats = ("lr", "weight_decay", "truth_missing")
-        plain: dict[str, Any] = {
-            name: int(value) if isinstance(value, float) and name not in floats else value
-            for name, value in values.items()
-        }
-        if isinstance(prior := plain.get("prior"), Mapping):
-            plain["prior"] = {
-                str(name): share for name, share in prior.items()
-            }  # YAML reads the name of a class as a number if it can
-        if "extras" in values:
-            plain["extras"] = tuple(values["extras"] or ())
-        return cls(**{**plain, "options": dict(values.get("options") or {})})
-
-    def check(self, classes: Iterable[Hashable]) -> None:
-        """Refuse a goal or a prior that is unknown or does not fit the classes or the other settings.
-
-        Raises:
-            InputError: Something does not fit.
-        """
-        check_truth_missing(self.truth_missing)
-        if self.goal not in get_args(Goal):
-            raise InputError(
-                f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example)."
-            )
-        if self.finetune not in FINETUNE:
-            raise InputError(
-                f"Fine-tuning is {shown(self.finetune)}: choose {', '.join(FINETUNE)}."
-            )
-        if self.finetune != FROZEN and self.backbone is None:
-            raise InputError(
-                "There is no pretrained network to fine-tune: give one with --backbone, or leave --finetune out."
-            )
-        if self.finetune != FROZEN and self.model != DEFAULTS["model"]:
-            raise InputError(
-                f"The network is either {self.model} or the fine-tuned backbone: leave one of --model and --finetune out."
-            )
-        if self.prior == DEFAULT_PRIOR:
-            return
-        if isinstance(self.prior, str) and self.prior not in PRIORS:
-            raise InputError(
-                f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}, or give the share of each class."
-            )
-        if "prior" not in named_parameters(REBALANCERS[self.rebalancer]):
-            raise InputError(
-                f"The rebalancer {self.rebalancer!r} takes no prior: choose auto or anchor, or leave --prior out."
-            )
-        if METHODS[self.method].why_no_rebalancer:
-            raise InputError(
-                f"The method {self.method!r} cannot be rebalanced, so it takes no prior: leave --prior out."
-            )
-        if not isinstance(self.prior, str):
-            check_prior(self.prior, classes)
-
-    def classifier(
-        self, device: str, on_nan: str, threads: int | str = "auto"
-    ) -> PartialLabelClassifier:
-        """An untrained classifier with these settings."""
-        parameters = {
-            name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER
-        }
-        if self.finetune != FROZEN:
-            assert self.backbone is not None
-            parameters["model"] = FineTune(
-                Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune)
-            )
-        if self.prior != DEFAULT_PRIOR:
-            parameters["options"] = {
-                **self.options,
-                self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior},
-            }
-        return PartialLabelClassifier(
-            **parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads
-        )
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
@@ -254,32 +97,33 @@ def train_table_run(
 ) -> None:
     """Train a run to its end and store everything that cleaning, prediction and reports need; an interrupted run is resumed.
 
-    Args:
-        run: The run, from `table_run`.
-        source: Where the examples were read from.
-        examples: The examples, from `read_examples`.
-        settings: How to train.
-        device: "cpu", "cuda" or "auto".
-        on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
-        threads: The number of threads on a CPU, or "auto".
-        progress: Reports the progress of all trainings: those of a comparison, the one on all rows and those of the folds.
-        callbacks: Further callbacks of the training on all rows.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
-        on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
+        Args:
+            run: The run, from `table_run`.
+            source: Where the examples were read from.
+            examples: The examples, from `read_examples`.
+            settings: How to train.
+            device: "cpu", "cuda" or "auto".
+            on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
+            threads: The number of threads on a CPU, or "auto".
+            progress: Reports the progress of all trainings: those of a comparison, the one on all rows and those of the folds.
+            callbacks: Further callbacks of the training on all rows.
+            workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
+            on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
 
-    Raises:
-        InputError: The examples cannot be trained on.
-        BusyError: Another process is training the run.
+        Raises:
+            InputError: The examples cannot be trained on.
+            BusyError: Another process is training the run.
 
-    Examples:
-        >>> from ltpll.cleaning.dataset import TableSource, read_examples
-        >>> from ltpll.cleaning.stored_tables import read_cleaned
-        >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
-        >>> examples = read_examples(source)
-        >>> run = table_run("my-run", settings, examples)
-        >>> train_table_run(run, source, examples, settings)
-        >>> len(read_cleaned("my-run").labels.label)
-        60
+        Examples:
+            >>> from ltpll.cleaning.dataset import TableSource, read_examples
+            >>> from ltpll.cleaning.settings import TrainingSettings
+    from ltpll.cleaning.stored_tables import read_cleaned
+            >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
+            >>> examples = read_examples(source)
+            >>> run = table_run("my-run", settings, examples)
+            >>> train_table_run(run, source, examples, settings)
+            >>> len(read_cleaned("my-run").labels.label)
+            60
     """
     classifier = settings.classifier(device, on_nan, threads)
     how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}

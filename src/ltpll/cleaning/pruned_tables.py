@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.cells import SEPARATOR, parse_cell
 from ltpll.cleaning.dataset import Examples, TableSource
-from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
+from ltpll.cleaning.settings import DEFAULT_PRIOR, TrainingSettings
 from ltpll.errors import InputError, shown
 from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress

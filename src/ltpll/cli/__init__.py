@@ -5,28 +5,30 @@ from __future__ import annotations
 import typer
 
 from ltpll.cli.clean import clean
-from ltpll.cli.data import app as data_commands
 from ltpll.cli.demo import demo
+from ltpll.cli.describe import describe
 from ltpll.cli.embed import embed
 from ltpll.cli.export import export
 from ltpll.cli.list_parts import list_parts
+from ltpll.cli.options import SettingsCommand
 from ltpll.cli.predict import predict
 from ltpll.cli.program import make_program, run
 from ltpll.cli.report import report
 from ltpll.cli.review import review
-from ltpll.cli.train import TrainCommand, train
+from ltpll.cli.train import train
 from ltpll.errors import InputError
 
 app = make_program(
     "ltpll",
-    "Long-tailed partial label learning: train classifiers on sets of candidate labels when classes are imbalanced.",
+    "Long-tailed partial label learning: train classifiers on sets of candidate labels when "
+    "classes are imbalanced.",
     trained_by=("train",),
 )
 START, OWN = "First steps", "Your own data"
 app.command(rich_help_panel=START)(demo)
 app.command("list", rich_help_panel=START)(list_parts)
-app.add_typer(data_commands, name="data", rich_help_panel=OWN)
-app.command(rich_help_panel=OWN, cls=TrainCommand)(train)
+app.command(rich_help_panel=OWN, cls=SettingsCommand)(describe)
+app.command(rich_help_panel=OWN, cls=SettingsCommand)(train)
 app.command(rich_help_panel=OWN)(clean)
 app.command(rich_help_panel=OWN)(report)
 app.command(rich_help_panel=OWN)(review)
@@ -34,33 +36,26 @@ app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)
 
-MOVED = (
-    "bench",
-    "benchmark",
-    "bound",
-    "probe",
-    "reproduce",
-    "toy",
-    "tsne",
-    "data list",
-    "data prepare",
+# Commands of earlier versions, and what replaces them.
+IN_RESEARCH = "is in the package ltpll-research: install it, then use `ltpll-research"
+MOVED = {
+    name: f"{IN_RESEARCH} {name}`"
+    for name in ("bench", "benchmark", "bound", "probe", "reproduce", "toy", "tsne")
+}
+MOVED["data"] = (
+    "is gone: use `ltpll describe`, `ltpll demo --only-table` for an example table, `ltpll train "
+    "--set training.prune=true`, or `ltpll-research data` for image sets"
 )
 
 
 def _say_where(context: typer.Context) -> None:
-    """Moved to the package ltpll-research."""
-    moved = next(name for name in MOVED if name.split()[-1] == context.info_name)
-    raise InputError(
-        f"`ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`."
-    )
+    """Moved or gone."""
+    raise InputError(f"`ltpll {context.info_name}` {MOVED[context.info_name or '']}.")
 
 
 for _name in MOVED:
-    _group = data_commands if _name.startswith("data ") else app
     _anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-    _group.command(
-        _name.split()[-1], hidden=True, add_help_option=False, context_settings=_anything
-    )(_say_where)
+    app.command(_name, hidden=True, add_help_option=False, context_settings=_anything)(_say_where)
 
 
 def main() -> None:

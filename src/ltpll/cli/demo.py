@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ltpll.cleaning.settings import DataFiles, TrainJob
 from ltpll.cli.clean import clean
 from ltpll.cli.console import print_line
-from ltpll.cli.data import example
 from ltpll.cli.options import Fresh, output_option
+from ltpll.cli.outputs import check_outputs
 from ltpll.cli.report import report
-from ltpll.cli.train import train
+from ltpll.cli.train import train_job
 from ltpll.formatting import command
 
 
@@ -21,18 +22,49 @@ def demo(
     out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path(
         "ltpll-runs/demo"
     ),
+    only_table: Annotated[
+        bool, output_option("--only-table", help="Write the table, and do nothing with it.")
+    ] = False,
     fresh: Fresh = False,
 ) -> None:
-    """Clean an example table in about a minute: train on it, write its labels, and a page about them."""
-    table, run, cleaned, page = (
-        out / name for name in ("digits.csv", "run", "cleaned.csv", "report.html")
-    )
-    if not table.exists():  # an earlier demo is continued
-        example(context, out)
+    """Clean an example table in about a minute: train on it, write its labels, and a page.
+
+    The table is digits whose candidates are the labels of three annotators.
+    """
+    table, run = out / "digits.csv", out / "run"
+    cleaned, page = out / "cleaned.csv", out / "report.html"
+    if only_table or not table.exists():  # an earlier demo is continued
+        _write_example(context, out)
+    if only_table:
+        print_line(f"Next: {command('ltpll', 'train', table, '--out', run)}")
+        return
+    job = TrainJob(data=DataFiles(table=str(table)))
     for does, words in (
-        (lambda: train(context, str(table), out=run, fresh=fresh), ("train", table, "--out", run)),
+        (lambda: train_job(job, run, fresh=fresh), ("train", table, "--out", run)),
         (lambda: clean(context, run, out=cleaned), ("clean", run, "--out", cleaned)),
         (lambda: report(context, run, out=page), ("report", run, "--out", page)),
     ):
         print_line(f"$ {command('ltpll', *words)}")
         does()
+
+
+def _write_example(context: typer.Context, folder: Path) -> None:
+    from ltpll.errors import InputError
+    from ltpll.files import check_writable
+    from ltpll.synthetic import example_tables
+    from ltpll.tables.writers import write_table
+
+    paths = folder / "digits.csv", folder / "new-digits.csv"
+    check_outputs(context, *paths, makes_folder=True)
+    for path in paths:
+        if path.exists():
+            raise InputError(f"{path} exists already: choose another folder with --out.")
+    check_writable(folder)
+    tables = example_tables()
+    for path, columns in zip(paths, tables, strict=True):
+        write_table(path, columns)
+    print_line(
+        f"{paths[0]}: {len(tables.train['id'])} rows with candidates, pixels as features, and true "
+        "labels for evaluation."
+    )
+    print_line(f"{paths[1]}: {len(tables.new['id'])} new rows without candidates.")

@@ -1,4 +1,4 @@
-"""The `data describe` command: statistics of candidate sets, in sentences and small tables."""
+"""The describe command: statistics of candidate sets, in sentences and small tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import ltpll.cli.options as opt
+from ltpll.cleaning.settings import TrainJob
 from ltpll.cli.console import console
+from ltpll.cli.options import output_option, takes_settings
 from ltpll.cli.report import check_is_table_run
-from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
 from ltpll.runs.run import read_result
+from ltpll.settings import values_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,98 +25,50 @@ if TYPE_CHECKING:
     from ltpll.tables.candidate_files import LabelledSets
 
 
-Top = Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")]
-AsJson = Annotated[bool, opt.output_option("--json", help="Print JSON, with every class.")]
+Top = Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")]
+AsJson = Annotated[bool, output_option("--json", help="Print JSON, with every class.")]
 
 
-class DescribeCommand(opt.CommandWithLibraryDefaults):
-    def dataclasses(self) -> tuple[type[Any], ...]:
-        from ltpll.tables.reading import Reading
+FRONT = (
+    *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
+    *("table.top_k", "table.annotators", "table.label", "table.group"),
+)
 
-        return (Reading,)
 
-
+@takes_settings(*FRONT)
 def describe(
+    job: TrainJob,
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE", help="File of candidate sets, or folder of a finished run."
         ),
     ],
-    column: Annotated[
-        str | None,
-        opt.column_option(
-            "--column",
-            "--candidates",
-            help="Column, or array of an .npz file, that holds the sets.",
-            show_default="candidates, or found",
-        ),
-    ] = None,
-    separator: opt.Separator = None,
-    class_column: opt.ClassColumn = None,
-    probability_column: opt.ProbabilityColumn = None,
-    top_k: opt.TopK = None,
-    mass: opt.Mass = None,
-    scores: opt.Scores = None,
-    excluded: opt.Excluded = None,
-    empty: opt.Empty = None,
-    taxonomy: opt.Taxonomy = None,
-    possible: opt.Possible = None,
-    site: opt.Site = None,
-    possible_at: opt.PossibleAt = None,
-    from_annotators: opt.FromAnnotators = None,
-    task: opt.Task = None,
-    worker: opt.Worker = None,
-    annotation: opt.Annotation = None,
-    control: opt.Control = None,
-    objects: opt.Objects = None,
-    label: opt.Label = None,
-    group: opt.Group = None,
     top: Top = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Describe candidate sets: their sizes, classes that share sets, ambiguity, where the sets come from, and the class prior.
+    """Describe candidate sets: their sizes, pairs, ambiguity, origin, and the class prior.
 
-    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
-    MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector.
+    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of
+    zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
+    .json file of a labelling tool or a detector.
     """
     from ltpll.tables.candidate_files import read_candidates
-    from ltpll.tables.reading import Reading
 
-    reading = given(
-        separator=separator,
-        class_columns=class_column,
-        probability_columns=probability_column,
-        top_k=top_k,
-        mass=mass,
-    )
-    reading |= given(
-        annotators=from_annotators,
-        task=task,
-        worker=worker,
-        annotation=annotation,
-        label=label,
-        group=group,
-    )
-    reading |= given(control=control, objects=objects)
-    reading |= given(scores=scores, excluded=excluded, empty=empty, possible=possible, site=site)
-    reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
-    path = Path(source).expanduser()
+    path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
     if path.is_dir() or (path.suffix == ".json" and _is_result_file(path)):
-        if column is not None or reading:
-            raise InputError(
-                f"Options that name columns, or say how sets are read from them, are for files: leave them out for {source}."
-            )
+        if given:
+            raise InputError(f"{given[0]} says how a file is read: leave it out for {source}.")
         found = _sets_of_run(path)
-    elif separator == "":
+    elif job.table.separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
     else:
-        found = read_candidates(path, column, Reading.of(reading))
+        column = job.table.candidates if "table.candidates" in given else None
+        found = read_candidates(path, column, job.table)
     print_description(source, found, top, as_json=as_json)
-    if not as_json and found.candidates.weights is not None and from_annotators is None:
-        _print(
-            "Scores were read; in training they weight the candidates (--scores), and they do not matter here."
-        )
+    if not as_json and found.candidates.weights is not None and job.table.annotators is None:
+        _print("Scores were read; in training they weight the candidates.")
 
 
 def print_description(source: str, sets: LabelledSets, top: int, *, as_json: bool) -> None:
@@ -155,7 +108,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
     from ltpll.tables.candidate_files import LabelledSets
 
     config = read_result(path)["config"]
-    check_is_table_run(path, config, "data describe")
+    check_is_table_run(path, config, "describe")
     table = read_cleaned(path if path.is_dir() else path.parent)
     return LabelledSets(
         candidates_of(table)[0],

@@ -1,188 +1,47 @@
-"""Options that several commands share, and help that shows the library's defaults."""
+"""Options: those that several commands share, and those that follow from settings."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+import inspect
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
+from ltpll.cleaning.settings import FRONT, TrainJob
+from ltpll.errors import InputError, shown
+from ltpll.settings import (
+    Setting,
+    by_full_name,
+    option_name,
+    read_file,
+    setting,
+    settings_of,
+    with_settings,
+)
+
 # Options are grouped into panels of `--help`.
 data_option = partial(typer.Option, rich_help_panel="Data")
-column_option = partial(typer.Option, rich_help_panel="Columns of the table")
-part_option = partial(typer.Option, rich_help_panel="Method")
-training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")
-hardware_option = partial(typer.Option, rich_help_panel="Hardware")
+column_option = part_option = hardware_option = training_option = data_option  # FIXME
+PANELS = {
+    "data": "Data",
+    "table": "Columns of the table",
+    "training": "Training",
+    "run": "Training",
+}
 
-# ---- settings of a training run ------------------------------------------------------------------
-# None: not given, so that the config file or the library decides.
-
-Config = Annotated[
-    Path | None,
-    training_option(help="YAML file with settings; options on the command line override it."),
+OwnRun = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")
 ]
-Method = Annotated[str | None, part_option(help="How labels are disambiguated; see `ltpll list`.")]
-Rebalancer = Annotated[
-    str | None, part_option(help="How class imbalance is corrected; see `ltpll list`.")
+Fresh = Annotated[
+    bool,
+    output_option("--fresh", help="Discard earlier results of this command and train again."),
 ]
-Goal = Annotated[
-    str | None,
-    part_option(
-        help="What predictions are for: every class counts the same, or every example does.",
-        metavar="balanced|accuracy",
-    ),
-]
-Extra = Annotated[
-    list[str] | None, part_option(help="Additional loss term; see `ltpll list`. May be repeated.")
-]
-Epochs = Annotated[int | None, training_option(help="Passes over the training data.")]
-BatchSize = Annotated[int | None, training_option(help="Examples per step, over all processes.")]
-LearningRate = Annotated[
-    float | None,
-    training_option("--lr", help="Initial learning rate of SGD; it falls during training."),
-]
-Seed = Annotated[int | None, training_option(help="Seed of everything random.")]
-OnNan = Annotated[
-    str,
-    training_option(
-        help="On a NaN or infinite loss: stop, or skip (drop the batch and count it).",
-        metavar="stop|skip",
-    ),
-]
-
-# ---- columns of a table: how `train` and `data describe` read sets -----------------------------------------------------
-
-Separator = Annotated[str | None, column_option(help="Separates the candidates of a set.")]
-ClassColumn = Annotated[
-    list[str] | None,
-    column_option(
-        help="Instead of sets: a 0/1 column for one class. Repeat it, or give a prefix: 'is_*'."
-    ),
-]
-ProbabilityColumn = Annotated[
-    list[str] | None,
-    column_option(
-        help="Instead of sets: the probability of one class; needs --top-k or --mass. Repeat it, or give a prefix: 'p_*'."
-    ),
-]
-TopK = Annotated[
-    int | None, column_option(help="The candidates are the k most probable classes.", min=1)
-]
-Mass = Annotated[
-    float | None,
-    column_option(help="The candidates are the fewest classes whose probabilities sum to this."),
-]
-Scores = Annotated[
-    str | None,
-    column_option(
-        help="What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or none.",
-        metavar="weights|none",
-    ),
-]
-Excluded = Annotated[
-    str | None,
-    column_option(
-        help="Column of classes that are removed from the row's set.", show_default="excluded"
-    ),
-]
-Empty = Annotated[
-    str | None,
-    column_option(
-        help="What an empty set means: stop (a mistake), or all (every class).", metavar="stop|all"
-    ),
-]
-Taxonomy = Annotated[
-    Path | None,
-    column_option(
-        help="Groups that may stand for all classes below them: a table of class, parent and perhaps rank, or indented text.",
-        metavar="FILE",
-    ),
-]
-Possible = Annotated[
-    str | None, column_option(help="Column of the classes that are possible in the row.")
-]
-Site = Annotated[
-    str | None, column_option(help="Column of sites, whose classes are listed in --possible-at.")
-]
-PossibleAt = Annotated[
-    Path | None,
-    column_option(
-        help="Table of site and class: the classes that are possible at each site.", metavar="FILE"
-    ),
-]
-FromAnnotators = Annotated[
-    str | None,
-    column_option(
-        help="Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes) or top-3."
-    ),
-]
-Task = Annotated[
-    str | None,
-    column_option(
-        help="Column of annotated examples.",
-        show_default="found by its name: task, image, item, id, path, …",
-    ),
-]
-Worker = Annotated[
-    str | None,
-    column_option(
-        help="Column of annotators.",
-        show_default="found by its name: worker, annotator, user, rater, …",
-    ),
-]
-Annotation = Annotated[
-    str | None,
-    column_option(
-        help="Column of annotated labels.",
-        show_default="found by its name: label, choice, answer, annotation, …",
-    ),
-]
-VoteWeights = Annotated[
-    str | None,
-    column_option(
-        help="How votes weight the candidates: by the annotators' estimated reliability, by their number, or not at all.",
-        metavar="reliability|counts|none",
-    ),
-]
-Label = Annotated[
-    str | None,
-    column_option(
-        help="Column of true labels, used for evaluation only.",
-        show_default="label, unless it holds the annotations",
-    ),
-]
-Control = Annotated[
-    str | None,
-    column_option(
-        help="Question of a Label Studio project whose choices are read.",
-        show_default="the only one",
-    ),
-]
-Objects = Annotated[
-    str | None,
-    column_option(
-        help="Examples of a COCO file: whole images, or one crop per annotation.",
-        metavar="images|crops",
-    ),
-]
-Group = Annotated[
-    str | None,
-    column_option(
-        help="Column of the picture or scene that rows share; all its rows are in the same fold."
-    ),
-]
-
-Ignore = Annotated[
-    list[str] | None,
-    column_option(help="Column that is not a feature. May be repeated, or be a pattern: 'meta_*'."),
-]
-
-# ---- hardware and output ---------------------------------------------------------------------------------------------
-
 FalseDiscoveries = Annotated[
     float | None,
     output_option(
@@ -192,28 +51,6 @@ FalseDiscoveries = Annotated[
         show_default="0.3",
     ),
 ]
-
-Device = Annotated[str, hardware_option(help="cpu, cuda or auto (CUDA if available).")]
-Engine = Annotated[
-    str,
-    hardware_option(
-        "--engine", help="How steps run: eager, captured, compiled or auto (captured on CUDA)."
-    ),
-]
-Threads = Annotated[
-    int | None,
-    hardware_option(min=1, help="CPU threads.", show_default="one or all, whichever is faster"),
-]
-TensorBoard = Annotated[
-    bool, output_option("--tensorboard", help="Write TensorBoard events to the run folder.")
-]
-Fresh = Annotated[
-    bool, output_option("--fresh", help="Discard earlier results of this command and train again.")
-]
-JsonFile = Annotated[
-    Path | None, output_option("--json", help="Also write the results to this JSON file.")
-]
-
 WrittenSeparator = Annotated[
     str | None,
     output_option(
@@ -221,35 +58,124 @@ WrittenSeparator = Annotated[
         show_default="that of the trained table",
     ),
 ]
-
-# ---- finished runs ---------------------------------------------------------------------------------------------------
-
-OwnRun = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")
+Device = Annotated[str, data_option(help="cpu, cuda or auto (CUDA if available).")]
+Config = Annotated[
+    Path | None,
+    data_option(
+        help="File with settings, such as ltpll.toml; options override it.", metavar="FILE"
+    ),
 ]
-OnError = Annotated[
-    str | None,
-    data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip"),
+Set = Annotated[
+    list[str] | None,
+    data_option(
+        "--set",
+        help="Any setting of the file, such as training.lr=0.1. May be repeated.",
+        metavar="NAME=VALUE",
+    ),
 ]
 
 
-class CommandWithLibraryDefaults(TyperCommand):
-    """A command whose help shows the library's default for every option that is None unless given."""
+class SettingsCommand(TyperCommand):
+    """A command with options for some settings; it says how the others are given."""
 
-    def dataclasses(self) -> tuple[type[Any], ...]:
-        """The dataclasses whose fields the options override; imported for help only, because they need torch."""
-        raise NotImplementedError
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an option that is a setting without one is explained."""
+        known = {option for parameter in self.params for option in parameter.opts}
+        for word in args:
+            last = word.partition("=")[0].removeprefix("--").replace("-", "_")
+            found = [name for name in settings_of(TrainJob) if name.endswith(f".{last}")]
+            if word.startswith("--") and word.partition("=")[0] not in known and found:
+                problem = f"{word} is no option, but a setting of the file"
+                raise InputError(f"{problem}: give it with --set {found[0]}=VALUE.")
+        return super().parse_args(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Fill in the defaults, then format the help as usual."""
-        defaults = {
-            one.name: one.default
-            for cls in self.dataclasses()
-            for one in fields(cls)
-            if one.default is not MISSING
-        }
-        for option in self.params:
-            name = option.opts[0].removeprefix("--").replace("-", "_")
-            if option.default is None:
-                option.default = defaults.get(name)
-        super().format_help(ctx, formatter)
+
+def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options for settings of `TrainJob`.
+
+    Args:
+        front: The full names of the settings that have options of their own. All others are given
+            in a file, by the option `--config`, or by `--set`.
+
+    Returns:
+        A decorator. The function is called with the settings as the argument `job`.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        chosen = {option_name(name)[2:].replace("-", "_"): name for name in front}
+
+        def command(**values: Any) -> None:
+            context = values["context"]
+            given = {name: values.pop(option) for option, name in chosen.items()}
+            for option, name in chosen.items():
+                if context.get_parameter_source(option).name != "COMMANDLINE":
+                    del given[name]
+            function(job=_read_job(values.pop("config"), values.pop("set_"), given), **values)
+
+        own = inspect.signature(function, eval_str=True).parameters
+        parameters = [one for name, one in own.items() if name != "job"]
+        parameters += [_option_of(settings_of(TrainJob)[name]) for name in front]
+        parameters += [_keyword("config", Config, None), _keyword("set_", Set, None)]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__doc__, command.__name__ = function.__doc__, function.__name__
+        return command
+
+    return decorate
+
+
+def words_of_option(name: str, value: str) -> list[str]:
+    """The words that give a setting a value on the command line, by the last part of its name."""
+    full = next((one for one in settings_of(TrainJob) if one.endswith(f".{name}")), name)
+    rare = full in settings_of(TrainJob) and full not in FRONT
+    return ["--set", f"{full}={value}"] if rare else [option_name(full), value]
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _option_of(one: Setting) -> inspect.Parameter:
+    """The option of a setting, as text, which the setting itself reads."""
+    option, several = option_name(one.name), get_origin(one.kind) is tuple
+    made = typer.Option(
+        option,
+        help=f"{one.help} May be repeated." if several else one.help,
+        rich_help_panel=PANELS[one.name.partition(".")[0]],
+        metavar=_metavar(one.kind),
+    )
+    default = None if several or one.default is None else str(one.default)
+    kind = list[str] if several else str
+    return _keyword(option[2:].replace("-", "_"), Annotated[kind | None, made], default)
+
+
+def _metavar(kind: Any) -> str:
+    """What stands for the value of an option in its help."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return "|".join(arguments)
+    if get_origin(kind) in (Union, UnionType):
+        return "|".join(_metavar(one) for one in arguments if one is not type(None))
+    if get_origin(kind) in (Annotated, tuple):
+        return _metavar(arguments[0])
+    return {int: "N", float: "X"}.get(kind, "TEXT")
+
+
+def _read_job(config: Path | None, assigned: list[str] | None, given: dict[str, Any]) -> TrainJob:
+    """The settings of a file, then those of `--set`, then those of options."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        values = by_full_name(TrainJob, read_file(config))
+        with_settings(TrainJob, values, said=f"{config}: ")
+    for text in assigned or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set takes NAME=VALUE, such as training.lr=0.1, not {shown(text)}.")
+        values[name.strip()] = setting(TrainJob, name.strip()).from_text(value)
+    for name, value in given.items():
+        one = setting(TrainJob, name)
+        read = one.check if isinstance(value, list) else one.from_text
+        values[name] = read(value, option_name(name))
+    return with_settings(TrainJob, values)

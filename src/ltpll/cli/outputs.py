@@ -5,15 +5,17 @@ None of them may be an input of this command or of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from ltpll.cleaning.settings import TrainJob
 from ltpll.errors import InputError
 from ltpll.files import check_output, followed, parse_json
 from ltpll.runs.run import run_of_file
+from ltpll.settings import values_of
 
 # The parameters that name what a command writes; all others may name inputs.
 OUTPUTS = ("out", "onnx", "json_file")
@@ -66,9 +68,10 @@ def check_outputs(
         )
 
 
-def check_run_folder(context: typer.Context, folder: Path) -> None:
+def check_run_folder(job: TrainJob, folder: Path) -> None:
     """Refuse to train in a run folder one of whose own files is an input."""
-    for path, what in _inputs(context):
+    named = {f"the setting {name}": value for name, value in values_of(job).items()}
+    for path, what in _files_of(named):
         if run_of_file(path) == followed(folder):
             raise InputError(
                 f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder."
@@ -84,15 +87,20 @@ def _same(path: Path, other: Path) -> bool:
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
+    named: dict[str, Any] = {}
     for parameter in context.command.params:
-        for path in _paths(
-            None if parameter.name in OUTPUTS else context.params.get(parameter.name or "")
-        ):
-            name = parameter.opts[0]
-            yield (
-                path,
-                f"given as {name if name.startswith('-') else getattr(parameter, 'metavar', None) or name}",
-            )
+        name = parameter.opts[0]
+        if not name.startswith("-"):
+            name = getattr(parameter, "metavar", None) or name
+        if parameter.name not in OUTPUTS:
+            named[f"given as {name}"] = context.params.get(parameter.name or "")
+    return _files_of(named)
+
+
+def _files_of(named: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    for what, value in named.items():
+        for path in _paths(value):
+            yield path, what
             try:
                 source = parse_json((path / "result.json").read_bytes())["source"]
                 made_from = {**source, **source["reading"]}
@@ -100,12 +108,9 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
                 continue  # not the folder of a finished run on a table
             # Paths were given from a folder that the record does not name, often one above the run.
             above = [Path(), *followed(path).parents]
-            for name, value in made_from.items():
-                yield from (
-                    (folder / one, f"the {name} of the run {path}")
-                    for one in _paths(value)
-                    for folder in above
-                )
+            for name, one in made_from.items():
+                found = (folder / each for each in _paths(one) for folder in above)
+                yield from ((each, f"the {name} of the run {path}") for each in found)
 
 
 def _paths(value: Any) -> list[Path]:

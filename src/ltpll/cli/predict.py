@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import print_line
-from ltpll.cli.options import Device, OwnRun, data_option, output_option, part_option
+from ltpll.cli.options import Device, OwnRun, data_option, output_option
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import read_source
 from ltpll.errors import shown
@@ -41,7 +41,7 @@ def predict(
     ] = "stop",
     goal: Annotated[
         str | None,
-        part_option(
+        output_option(
             help="What predictions are for: every class counts the same, or every example does.",
             metavar="balanced|accuracy",
             show_default="the goal of the run",

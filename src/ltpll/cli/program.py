@@ -13,6 +13,7 @@ import typer
 
 from ltpll import __version__
 from ltpll.cli.console import console, print_error, print_note
+from ltpll.cli.options import words_of_option
 from ltpll.errors import InputError, InputWarning, on_command_line
 from ltpll.training.signals import Terminated, exit_on_signals
 
@@ -38,7 +39,7 @@ def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer
     )
 
     def before_every_command(context: typer.Context, version: bool = False) -> None:
-        context.with_resource(on_command_line())
+        context.with_resource(on_command_line(words_of_option))
         processes = (
             os.environ.get("WORLD_SIZE", "1") if "TORCHELASTIC_RUN_ID" in os.environ else "1"
         )

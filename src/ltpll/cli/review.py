@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ltpll.cleaning.settings import TrainJob
 from ltpll.cli.console import print_line
 from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import MOST_SHOWN
-from ltpll.cli.training_options import training_options
 from ltpll.formatting import command, counted
 
 
@@ -51,7 +52,7 @@ def review(
         f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then"
     )
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
-    answers = [*earlier, "--reviewed", out, "--out", "NEW_RUN"]
-    print_line(
-        command("ltpll", "train", source["table"], *answers, *training_options(table.record))
-    )
+    job = TrainJob.of_record(table.record)
+    job = replace(job, training=replace(job.training, prune=False))  # not of reviewed sets
+    words = [*earlier, "--reviewed", out, "--out", "NEW_RUN", *job.words()]
+    print_line(command("ltpll", "train", source["table"], *words))

@@ -1,327 +1,103 @@
-"""The train command: train on a table with candidate labels; the run folder is what predict, clean, report and export read."""
+"""The train command: train on a table with candidate labels.
+
+The run folder is what predict, clean, review, report and export read.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import ltpll.cli.options as opt
-from ltpll.cli.config_file import read_config
+from ltpll.cleaning.settings import FRONT, PRIORS, DataFiles, TrainingSettings, TrainJob
 from ltpll.cli.console import print_line
+from ltpll.cli.options import Fresh, data_option, output_option, takes_settings
 from ltpll.cli.outputs import check_run_folder
-from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
-from ltpll.cli.training import (
-    exit_on_interrupt,
-    given,
-    given_files,
-    prepare_run,
-    torchrun_processes,
-)
+from ltpll.cli.training import exit_on_interrupt, prepare_run, torchrun_processes
 from ltpll.errors import InputError, option, shown
+from ltpll.files import write_atomically
 from ltpll.formatting import command, counted, format_names
 from ltpll.runs.run import Record
+from ltpll.settings import file_text
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
-    from ltpll.cleaning.pipeline import TrainingSettings
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".mat", ".json", ".jsonl", ".ndjson")
+SETTINGS_FILE = Path("ltpll.toml")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
 
 
-class TrainCommand(opt.CommandWithLibraryDefaults):
-    def dataclasses(self) -> tuple[type[Any], ...]:
-        from ltpll.cleaning.dataset import TableSource
-        from ltpll.cleaning.pipeline import TrainingSettings
-        from ltpll.tables.reading import Reading
-
-        return (TrainingSettings, Reading, TableSource)
-
-
+@takes_settings(*FRONT)
 def train(
+    job: TrainJob,
     context: typer.Context,
     table: Annotated[
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .mat; or .json of a labelling tool.",
+            help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .mat; or "
+            ".json of a labelling tool.",
         ),
     ] = None,
-    images: Annotated[
-        Path | None,
-        opt.data_option(help="Folder of the pictures that the column `path` (or `id`) names."),
-    ] = None,
-    features: Annotated[
-        Path | None,
-        opt.data_option(
-            help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."
-        ),
-    ] = None,
-    side: Annotated[
-        int | None,
-        opt.data_option(
-            help="Pictures are scaled to squares of this many pixels.",
-            min=4,
-            show_default="that of the backbone, or by the pictures: 32, 64 or 128",
-        ),
-    ] = None,
-    on_error: opt.OnError = None,
-    reviewed: Annotated[
-        list[Path] | None,
-        opt.data_option(
-            help="Answers that replace candidate sets: a table of id and answer, such as a filled-in queue. May be repeated."
-        ),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        opt.data_option(
-            "--from",
-            help="Finished run on this table; training starts from its labels.",
-            metavar="RUN",
-        ),
-    ] = None,
-    candidates: Annotated[
-        str | None,
-        opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list."),
-    ] = None,
-    separator: opt.Separator = None,
-    class_column: opt.ClassColumn = None,
-    probability_column: opt.ProbabilityColumn = None,
-    top_k: opt.TopK = None,
-    mass: opt.Mass = None,
-    scores: opt.Scores = None,
-    excluded: opt.Excluded = None,
-    empty: opt.Empty = None,
-    taxonomy: opt.Taxonomy = None,
-    possible: opt.Possible = None,
-    site: opt.Site = None,
-    possible_at: opt.PossibleAt = None,
-    from_annotators: opt.FromAnnotators = None,
-    task: opt.Task = None,
-    worker: opt.Worker = None,
-    annotation: opt.Annotation = None,
-    vote_weights: opt.VoteWeights = None,
-    control: opt.Control = None,
-    objects: opt.Objects = None,
-    feature_column: Annotated[
-        list[str] | None,
-        opt.column_option(
-            help="Column to learn from. May be repeated, or be a pattern: 'f*'.",
-            show_default="all other columns of numbers",
-        ),
-    ] = None,
-    ignore: opt.Ignore = None,
-    id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
-    path_column: Annotated[
-        str | None, opt.column_option("--path", help="Column of paths inside --images.")
-    ] = None,
-    label: opt.Label = None,
-    split: Annotated[
-        str | None, opt.column_option(help="Column with train or test; test rows are held out.")
-    ] = None,
-    group: opt.Group = None,
-    prune: Annotated[
-        bool | None,
-        opt.data_option(
-            "--prune",
-            help="First remove candidates that the sets of similar examples vote against.",
-        ),
-    ] = None,
-    method: opt.Method = None,
-    rebalancer: opt.Rebalancer = None,
-    prior: Annotated[
-        str | None,
-        opt.part_option(
-            help="Class shares: average or sets (two estimates), auto (by how the sets arose), or a file of class and share.",
-            metavar="auto|average|sets|FILE",
-        ),
-    ] = None,
-    truth_missing: Annotated[
-        str | None,
-        opt.part_option(
-            help="Share of sets that lack the true label: never, auto (three more runs), or a number.",
-            metavar="never|auto|SHARE",
-        ),
-    ] = None,
-    goal: opt.Goal = None,
-    extra: opt.Extra = None,
-    model: Annotated[
-        str | None,
-        opt.part_option(
-            help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."
-        ),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        opt.part_option(
-            help="Pretrained network for pictures: efficientnet-lite0, a folder, an .onnx file or a name on the Hugging Face hub.",
-            metavar="NAME|FOLDER",
-        ),
-    ] = None,
-    finetune: Annotated[
-        str | None,
-        opt.part_option(
-            help="Layers of the backbone to train: none (its features are computed once), last or all.",
-            metavar="none|last|all",
-        ),
-    ] = None,
-    views: Annotated[
-        str | None,
-        opt.part_option(
-            help="Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper, or auto (by their size)."
-        ),
-    ] = None,
-    config: opt.Config = None,
-    epochs: Annotated[
-        int | None,
-        opt.training_option(
-            help="Passes over the training data; auto is chosen by the number of rows."
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        opt.training_option(help="Examples per step; auto is chosen by the number of rows."),
-    ] = None,
-    lr: opt.LearningRate = None,
-    seed: opt.Seed = None,
-    folds: Annotated[
-        int | None,
-        opt.training_option(
-            help="Cross-validation folds that give every row an out-of-fold prediction; 0 for none.",
-            min=0,
-        ),
-    ] = None,
-    on_nan: opt.OnNan = "stop",
     out: Annotated[
         Path | None,
-        opt.output_option(help="Run folder.", show_default="ltpll-runs/ and the name of the table"),
+        output_option(help="Run folder.", show_default="ltpll-runs/ and the name of the table"),
     ] = None,
-    tensorboard: opt.TensorBoard = False,
-    fresh: opt.Fresh = False,
-    device: opt.Device = "auto",
-    precision: Annotated[
-        str | None,
-        opt.hardware_option(help="float32, bfloat16 or auto (bfloat16 to fine-tune on CUDA)."),
-    ] = None,
-    threads: opt.Threads = None,
-    workers: Annotated[
-        int | None,
-        opt.hardware_option(
-            help="Folds trained in parallel on a CPU.",
-            show_default="chosen by work and cores",
-            min=1,
+    fresh: Fresh = False,
+    write_config: Annotated[
+        bool,
+        data_option(
+            "--write-config",
+            help=f"Write {SETTINGS_FILE}, which lists every setting, and do not train.",
         ),
-    ] = None,
+    ] = False,
 ) -> None:
-    """Train on your own table of candidate labels. Rerun the command to resume an interrupted training."""
-    from ltpll.cleaning.dataset import TableSource
-    from ltpll.cleaning.pipeline import PRIORS, TrainingSettings, table_run, train_table_run
+    """Train on your own table of candidate labels.
+
+    Rerun the command to resume an interrupted training. `--write-config` shows all settings.
+    """
+    if table is not None:
+        job = replace(job, data=replace(job.data, table=table))
+    if write_config:
+        if SETTINGS_FILE.exists():
+            raise InputError(f"{SETTINGS_FILE} exists already: rename it, or edit it.")
+        text = file_text(job, "Settings of `ltpll train`; a line that begins with # is a default.")
+        write_atomically(SETTINGS_FILE, text.encode())
+        print_line(f"Wrote {SETTINGS_FILE}")
+        print_line(f"Next: {command('ltpll', 'train', '--config', SETTINGS_FILE)}")
+        return
+    train_job(job, out, fresh=fresh)
+
+
+def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) -> None:
+    """Read a table, train a run on it, and print what was read and how good the result is."""
+    from ltpll.cleaning.pipeline import table_run, train_table_run
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
-    from ltpll.tables.prior_files import read_prior
-    from ltpll.tables.reading import Reading
 
-    configured = read_config(config)
-    configured_table = configured.pop("data", None)
-    path = _table_path(table or configured_table)
-    reading = given(
-        candidates=candidates,
-        separator=separator,
-        class_columns=class_column,
-        probability_columns=probability_column,
-    )
-    reading |= given(
-        top_k=top_k,
-        mass=mass,
-        annotators=from_annotators,
-        task=task,
-        worker=worker,
-        annotation=annotation,
-    )
-    reading |= given(
-        vote_weights=vote_weights,
-        id=id_column,
-        path=path_column,
-        label=label,
-        split=split,
-        group=group,
-    )
-    reading |= given(
-        features=feature_column,
-        control=control,
-        objects=objects,
-        scores=scores,
-        excluded=excluded,
-        empty=empty,
-    )
-    reading |= given(possible=possible, site=site, ignore=ignore)
-    reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
-    images, features = (folder and folder.expanduser() for folder in (images, features))
-    options = given(
-        method=method,
-        rebalancer=rebalancer,
-        extras=tuple(extra) if extra else None,
-        model=model,
-        views=views,
-        epochs=epochs,
-    )
-    options |= given(
-        batch_size=batch_size,
-        lr=lr,
-        seed=seed,
-        precision=precision,
-        folds=folds,
-        prior=prior,
-        goal=goal,
-    )
-    options = (
-        configured
-        | options
-        | given(
-            backbone=backbone,
-            finetune=finetune,
-            prune=prune,
-            truth_missing=_as_share(truth_missing),
-        )
-    )
-    if isinstance(options.get("prior"), str) and options["prior"] not in PRIORS:
-        options["prior"] = read_prior(Path(options["prior"]).expanduser())
-    settings = TrainingSettings.from_mapping(options)
-    source = TableSource(
-        path,
-        Reading.of(reading),
-        images,
-        features,
-        **_how_pictures_are_read(settings, images, side),
-        **given(on_error=on_error),
-    )
-    out = out or Path("ltpll-runs") / path.stem
-    check_run_folder(context, out)
-    if earlier is not None and earlier.resolve() == out.resolve():
-        raise InputError(
-            f"--from and --out are the same run, {out}: write the new run to another folder."
-        )
-    if settings.prune and (reviewed or earlier is not None):
-        raise InputError(
-            "Pruning would undo what people answered and what an earlier run learned: leave --prune out."
-        )
-    with torchrun_processes(device) as (world, own_device):
+    path = _table_path(job.data.table)
+    out, files = out or Path("ltpll-runs") / path.stem, job.data
+    settings = _with_prior_of_file(job.training)
+    source = _source(path, job, settings)
+    check_run_folder(job, out)
+    if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
+        problem = f"--start-from and --out are the same run, {out}"
+        raise InputError(f"{problem}: write the new run to another folder.")
+    if settings.prune and (files.reviewed or files.start_from is not None):
+        problem = "Pruning would undo what people answered and what an earlier run learned"
+        raise InputError(f"{problem}: leave training.prune out.")
+    with torchrun_processes(job.run.device) as (world, own_device):
+        alone = "Several processes would all do the same work first"
         if source.backbone is not None and not world.alone:
-            raise InputError(
-                "Several processes would all compute the same features: run `ltpll embed` first, then train with --features."
-            )
+            raise InputError(f"{alone}: run `ltpll embed`, then train with --features.")
+        if settings.prune and not world.alone:
+            raise InputError(f"{alone}: leave training.prune out.")
+        examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
         if settings.prune:
-            _check_can_prune(source, alone=world.alone)
-        examples = _with_earlier_work(
-            read_source(source, device=device), source, reviewed or [], earlier
-        )
-        if settings.prune:
-            from ltpll.cleaning.pruned_tables import settings_after_pruning
-
-            pruned = prune_read_examples(examples)
-            examples, settings = pruned.examples, settings_after_pruning(settings, pruned)
+            examples, settings = _pruned(examples, settings)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it
@@ -331,104 +107,116 @@ def train(
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
             progress = ProgressBar()
-            events = [TensorBoardEvents(run)] if tensorboard and world.first else []
-            hardware: Record = {
-                "device": own_device,
-                "threads": threads or "auto",
-                "workers": workers,
-            }
+            events = [TensorBoardEvents(run)] if job.run.tensorboard and world.first else []
+            how: Record = {"device": own_device, "threads": job.run.threads}
+            how |= {"workers": job.run.workers, "on_nan": job.run.on_nan}
             with exit_on_interrupt(run, progress):
-                how: Record = {
-                    "progress": progress,
-                    "callbacks": events,
-                    "on_nan": on_nan,
-                    "on_choice": print_line,
-                }
-                train_table_run(run, source, examples, settings, **how, **hardware)
+                how |= {"progress": progress, "callbacks": events, "on_choice": print_line}
+                train_table_run(run, source, examples, settings, **how)
             world.wait()
         _print_result(run.result(), out)
 
 
-def _with_earlier_work(
-    examples: Examples, source: TableSource, reviewed: list[Path], earlier: Path | None
-) -> Examples:
-    """The examples with people's answers as their sets, and with targets to start from if there is an earlier run."""
-    from dataclasses import replace
+def _with_prior_of_file(settings: TrainingSettings) -> TrainingSettings:
+    """The settings with the class shares of a file, if the prior is one."""
+    from ltpll.tables.prior_files import read_prior
 
+    prior = settings.prior
+    if not isinstance(prior, str) or prior in PRIORS:
+        return settings
+    return replace(settings, prior=read_prior(Path(prior).expanduser()))
+
+
+def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSource:
+    """What is read: the table, its pictures or features, and how pictures are preprocessed."""
+    from ltpll.backbones import Backbone, Preprocessing
+    from ltpll.cleaning.dataset import TableSource
+
+    files = job.data
+    images, features = (
+        None if name is None else Path(name).expanduser() for name in (files.images, files.features)
+    )
+    how: dict[str, Any] = {}
+    if settings.backbone is not None:
+        if images is None:
+            problem = "A backbone is for pictures: give their folder with --images"
+            raise InputError(f"{problem}, or leave --backbone out.")
+        if files.side is not None:
+            problem = "The backbone decides the size of the pictures"
+            raise InputError(f"{problem}: leave data.side out.")
+        backbone = Backbone.from_pretrained(settings.backbone)
+        how["preprocessing"] = backbone.preprocessing
+        how["backbone"] = backbone if settings.finetune == "none" else None
+    elif files.side is not None:
+        how["preprocessing"] = Preprocessing(files.side)
+    if settings.prune and images is not None and how.get("backbone") is None:
+        problem = "Pruning compares examples by features, which pictures do not have"
+        raise InputError(f"{problem}: give --backbone without finetune.")
+    return TableSource(path, job.table, images, features, on_error=files.on_error, **how)
+
+
+def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
+    """The examples with people's answers as their sets, and with targets to start from."""
     from ltpll.cleaning.earlier_run import starting_from
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.tables.reviewed import read_answers, with_answers
 
-    if reviewed:
+    if files.reviewed:
         columns, separator = examples.table.columns, source.reading.separator
+        id_column = columns.get("task") or columns.get("id")
         answers = read_answers(
-            reviewed,
+            [Path(name) for name in files.reviewed],
             examples.table,
-            id_column=columns.get("task") or columns.get("id"),
+            id_column=id_column,
             separator=separator,
         )
         examples = replace(examples, table=with_answers(examples.table, answers))
-    return examples if earlier is None else starting_from(examples, read_cleaned(earlier))
+    if files.start_from is None:
+        return examples
+    return starting_from(examples, read_cleaned(Path(files.start_from)))
 
 
-def _how_pictures_are_read(
-    settings: TrainingSettings, images: Path | None, side: int | None
-) -> dict[str, Any]:
-    """The preprocessing of pictures, and the backbone whose features are used instead of them, as arguments of a `TableSource`."""
-    from ltpll.backbones import Backbone, Preprocessing
+def _pruned(examples: Examples, settings: TrainingSettings) -> tuple[Examples, TrainingSettings]:
+    """The examples without candidates that their neighbours vote against; says what was removed."""
+    from ltpll.cleaning.pruned_tables import prune_examples, settings_after_pruning
+    from ltpll.cli.progress import reading_progress
 
-    if settings.backbone is None:
-        return {} if side is None else {"preprocessing": Preprocessing(side)}
-    if images is None:
-        raise InputError(
-            "A backbone is for pictures: give their folder with --images, or leave --backbone out."
+    with reading_progress("comparing") as on_progress:
+        found = prune_examples(
+            examples, on_progress=lambda done, total: on_progress("rows", done, total)
         )
-    if side is not None:
-        raise InputError("The backbone decides the size of the pictures: leave --side out.")
-    backbone = Backbone.from_pretrained(settings.backbone)
-    return {
-        "preprocessing": backbone.preprocessing,
-        "backbone": backbone if settings.finetune == "none" else None,
-    }
+    pruned, before, after = (
+        found.of_training,
+        found.of_training.given,
+        found.of_training.candidates,
+    )
+    removed, n = len(before.labels) - len(after.labels), len(before)
+    print_line(
+        f"Neighbours voted against {removed:,} of {counted(len(before.labels), 'candidate')}, in "
+        f"{counted(len(pruned.changed()), 'set')}: {len(before.labels) / n:.2f} → "
+        f"{len(after.labels) / n:.2f} candidates per set."
+    )
+    if (lost := found.lost) is not None:
+        print_line(
+            f"Lost true labels (for evaluation only): {lost.lost:,} of {lost.rows:,} "
+            f"({lost.lost / lost.rows:.1%}), and in the rarest third of the classes "
+            f"{lost.rare_lost:,} of {lost.rare_rows:,} ({lost.rare_lost / lost.rare_rows:.1%})."
+        )
+    return found.examples, settings_after_pruning(settings, found)
 
 
-def _as_share(text: str | None) -> float | str | None:
-    """A number if the text is one."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
-
-
-def _check_can_prune(source: TableSource, *, alone: bool) -> None:
-    """Refuse examples whose neighbours cannot be found, before they are read."""
-    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES
-
-    first = "run `ltpll data prune` first, then train on its table without --prune."
-    if not alone:
-        raise InputError(f"Several processes would all look for the same neighbours: {first}")
-    if source.images is not None and source.backbone is None:
-        raise InputError(f"{NEEDS_FEATURES}: give --backbone without --finetune, or {first}")
-
-
-def _table_path(table: Any) -> Path:
+def _table_path(table: str | None) -> Path:
     """The table to train on; anything else is refused."""
     needed = f"a table ({', '.join(SUFFIXES)})"
     if table is None:
         raise InputError(f"There is nothing to train on: give {needed}.")
-    if not isinstance(table, str):
-        raise InputError(
-            f"The config's data is {shown(table)}: it must be text, the path of {needed}."
-        )
     path = Path(table).expanduser()
     if path.is_dir():
-        raise InputError(
-            f"{table} is a folder: give {needed}, and the folder of pictures with --images."
-        )
+        problem = f"{table} is a folder: give {needed}"
+        raise InputError(f"{problem}, and the folder of pictures with --images.")
     if path.suffix.lower() not in SUFFIXES and not path.is_file():
-        raise InputError(
-            f"There is no file {table}: give {needed}, or an image set to `ltpll-research benchmark`."
-        )
+        problem = f"There is no file {table}: give {needed}"
+        raise InputError(f"{problem}, or an image set to `ltpll-research benchmark`.")
     return path
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,20 +16,6 @@ from ltpll.runs.run import Run
 if TYPE_CHECKING:
     from ltpll.cli.progress import ProgressBar
     from ltpll.training.distributed import World
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def given_files(**options: Path | None) -> dict[str, str]:
-    """The files that are given, as text for records: absolute, so that another command finds them from another folder."""
-    return {
-        name: str(path.expanduser().absolute())
-        for name, path in options.items()
-        if path is not None
-    }
 
 
 @contextmanager

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ltpll.candidates.expressions import EMPTY
-from ltpll.candidates.parsing import check_class_names
-from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
-from ltpll.errors import InputError, shown
-from ltpll.tables.annotation_columns import TRUE_LABEL
-from ltpll.tables.annotations import DEFAULT_VOTE_WEIGHTS, check_vote_weights, vote_rule
-from ltpll.tables.streaming import Table
+from ltpll.errors import InputError
+from ltpll.settings import Count, FilePath, Within, check_types
+
+if TYPE_CHECKING:  # so that the help of a command does not import torch
+    from ltpll.tables.streaming import Table
 
 OBJECTS = ("images", "crops")  # examples of a COCO file
 
@@ -22,75 +20,79 @@ OBJECTS = ("images", "crops")  # examples of a COCO file
 class Reading:
     """How to read a table.
 
-    A column may be missing if its option has the default name. The sets are in one column of text, or in one column per class. In a
-    table of annotations, every row is the label that one annotator gave to one task; columns that are not named are found by their usual
-    names.
-
-    Args:
-        candidates: The column of candidate sets.
-        separator: What separates the names in a cell of `candidates`.
-        id: The column of ids; None if ids are row numbers.
-        path: The column of image paths; None if there is none.
-        label: The column of true labels, which are used for evaluation only; by default the column `label`, if there is one and it does
-            not hold the annotations.
-        split: The column that names the split.
-        group: The column of the picture or scene that rows share; None if there is none.
-        class_columns: One 0/1 column per class, by name or with a prefix such as `is_*`.
-        probability_columns: One column of probabilities per class, from which `top_k` or `mass` makes sets.
-        top_k: Candidates are the k most likely classes.
-        mass: Candidates are the fewest classes that together reach this probability.
-        scores: What scores in cells such as `fox:0.6|dog:0.3`, and probabilities, are used for: `weights` of the candidates, or `none`.
-        excluded: A column of classes that are removed from the row's set; by default the column `excluded`, if there is one and it does not
-            hold numbers.
-        empty: What a row without candidates means: `stop` (an error) or `all` (every class).
-        taxonomy: A file of groups, whose names stand for all classes below them (see `read_taxonomy`).
-        possible: A column of the classes that are possible in a row; None if there is none.
-        site: The column of sites, for `possible_at`.
-        possible_at: A file of the classes that are possible at each site.
-        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes-2` or `top-3`.
-        task: The column of the examples that were annotated; usual names are task, image, item, id and path.
-        worker: The column of annotators; usual names are worker, annotator, user and rater.
-        annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
-        vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
-        features: The feature columns, by name or with a pattern such as `f*`, which stands for columns of numbers; by default all other
-            columns of numbers.
-        ignore: Columns that are not features, by name or with a pattern; nor are they used for anything because of their usual name.
-        control: The question of a Label Studio project whose choices are read; needed if there are several.
-        objects: What the examples of a COCO file are: `images`, or `crops` for one example per annotation, cut out of its picture.
-        classes: The classes in order; by default the names that occur.
+    A column may be missing if its setting has the default name. The sets are in one column of text,
+    or in one column per class. In a table of annotations, every row is the label that one annotator
+    gave to one task; columns that are not named are found by their usual names.
 
     Examples:
         >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
     """
 
     candidates: str = "candidates"
+    """Column of candidate sets, such as cat|fox or a JSON list."""
     separator: str = "|"
+    """Separates the candidates of a set."""
     id: str | None = "id"
+    """Column of ids; without one, ids are row numbers."""
     path: str | None = "path"
+    """Column of paths of pictures, inside the folder of images."""
     label: str | None = None
+    """Column of true labels, used for evaluation only. By default the column label, if there is one
+    and it does not hold the annotations."""
     split: str = "split"
+    """Column with train or test; test rows are held out."""
     group: str | None = None
+    """Column of the picture or scene that rows share; all its rows are in the same fold."""
     class_columns: tuple[str, ...] = ()
+    """Instead of sets: a column of 0 and 1 for each class. Name them, or give a prefix: 'is_*'."""
     probability_columns: tuple[str, ...] = ()
-    top_k: int | None = None
-    mass: float | None = None
-    scores: str = DEFAULT_SCORES
+    """Instead of sets: a column of probabilities for each class, from which top_k or mass makes
+    sets. Name them, or give a prefix: 'p_*'."""
+    top_k: Count | None = None
+    """The candidates are the k most probable classes."""
+    mass: Annotated[float, Within(0, 1, open_below=True)] | None = None
+    """The candidates are the fewest classes whose probabilities sum to this."""
+    scores: Literal["weights", "none"] = "weights"
+    """What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or
+    none."""
     excluded: str | None = None
-    empty: str = "stop"
-    taxonomy: str | None = None
+    """Column of classes that are removed from the row's set. By default the column excluded, if
+    there is one and it does not hold numbers."""
+    empty: Literal["stop", "all"] = "stop"
+    """What an empty set means: stop (a mistake), or all (every class)."""
+    taxonomy: FilePath | None = None
+    """Groups that may stand for all classes below them: a table of class, parent and perhaps rank,
+    or indented text."""
     possible: str | None = None
+    """Column of the classes that are possible in the row."""
     site: str | None = None
-    possible_at: str | None = None
+    """Column of sites, whose possible classes are in the file possible_at."""
+    possible_at: FilePath | None = None
+    """Table of site and class: the classes that are possible at each site."""
     annotators: str | None = None
+    """Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes)
+    or top-3."""
     task: str | None = None
+    """Column of annotated examples; found by usual names such as task, image, item, id or path."""
     worker: str | None = None
+    """Column of annotators; found by usual names such as worker, annotator, user or rater."""
     annotation: str | None = None
-    vote_weights: str = DEFAULT_VOTE_WEIGHTS
+    """Column of annotated labels; found by usual names such as label, choice or answer."""
+    vote_weights: Literal["reliability", "counts", "none"] = "reliability"
+    """How votes weight the candidates: by the annotators' estimated reliability, by their number,
+    or not at all."""
     features: tuple[str, ...] | None = None
+    """Columns to learn from, by name or by a pattern such as 'f*'. By default all other columns of
+    numbers."""
     ignore: tuple[str, ...] = ()
+    """Columns that are not features, by name or by a pattern such as 'meta_*'; nor are they used
+    for anything because of their usual name."""
     control: str | None = None
-    objects: str = "images"
+    """Question of a Label Studio project whose choices are read; needed if there are several."""
+    objects: Literal["images", "crops"] = "images"
+    """Examples of a COCO file: whole images, or one crop per annotation."""
     classes: tuple[str, ...] | None = None
+    """The classes in order; by default the names that occur."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Reading:
@@ -104,99 +106,68 @@ class Reading:
         return cls(**given)
 
     def given(self) -> list[str]:
-        """The options that differ from their defaults."""
+        """The settings that differ from their defaults."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
     def check(self, *, is_json: bool = False) -> None:
-        """Refuse options that contradict each other; files of labelling tools (`is_json`) have scores and votes themselves."""
-        sources = {
-            "class_columns": self.class_columns,
-            "probability_columns": self.probability_columns,
-            "annotators": self.annotators,
+        """Refuse settings that contradict each other.
+
+        Args:
+            is_json: Whether the file is that of a labelling tool or a detector, which has scores
+                and votes without settings about columns.
+
+        Raises:
+            InputError: A value does not fit its setting, or two settings do not fit each other.
+        """
+        check_types(self)
+        sources = _set_among(self, "class_columns", "probability_columns", "annotators")
+        rules = _set_among(self, "top_k", "mass")
+        annotation = _set_among(self, "task", "worker", "annotation")
+        site = _set_among(self, "site", "possible_at")
+        set_rules = self.changed_set_rules()
+        without_votes = self.annotators is None and not is_json
+        problems = {
+            f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
+            "them.": len(sources) > 1,
+            "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach "
+            "it): give one of the two.": len(rules) > 1
+            or (len(rules) == 0 and bool(self.probability_columns)),
+            f"{' '.join(rules)} makes sets from probabilities, but no probability_columns are "
+            "given: name them, or leave it out.": bool(rules)
+            and not (self.probability_columns or is_json),
+            f"{' '.join(annotation[:1])} names a column of annotations, but annotators is not "
+            "given: choose union, or leave it out.": bool(annotation) and self.annotators is None,
+            "vote_weights needs the votes of annotators, but annotators is not given: give it, or "
+            "leave vote_weights out.": without_votes and self.vote_weights != "reliability",
+            "objects is for annotations of COCO: leave it out for tables.": not is_json
+            and self.objects != "images",
+            "control names a question of a Label Studio project: leave it out for tables.": (
+                not is_json and self.control is not None
+            ),
+            f"{' '.join(site)} is one of two settings, the column of sites and the file "
+            "possible_at with their classes: give both, or leave it out.": len(site) == 1,
+            "The possible classes of a row come from a column or from its site: give one of "
+            "possible and possible_at.": self.possible is not None and self.site is not None,
+            f"{' '.join(set_rules[:1])} is for candidate sets, but the sets are made of "
+            "annotations: leave it out, or write the sets to a table first.": bool(set_rules)
+            and self.annotators is not None,
         }
-        given = [name for name, value in sources.items() if value]
-        if len(given) > 1:
-            raise InputError(
-                f"Sets cannot be read from {' and from '.join(given)} at the same time: give one of them."
-            )
-        rules = [
-            name
-            for name, value in (("top_k", self.top_k), ("mass", self.mass))
-            if value is not None
-        ]
-        if self.probability_columns and len(rules) != 1:
-            raise InputError(
-                "Probabilities become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
-            )
-        if is_json and len(rules) > 1:
-            raise InputError(
-                "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
-            )
-        if rules and not self.probability_columns and not is_json:
-            raise InputError(
-                f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
-            )
-        check_selection(self.top_k, self.mass)
-        self._check_set_rules()
+        for problem, is_there in problems.items():
+            if is_there:
+                raise InputError(problem)
         if self.annotators is not None:
+            from ltpll.tables.annotations import vote_rule
+
             vote_rule(self.annotators)
-        named = next(
-            (name for name in ("task", "worker", "annotation") if getattr(self, name) is not None),
-            None,
-        )
-        if named is not None and self.annotators is None:
-            raise InputError(
-                f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}."
-            )
-        check_vote_weights(self.vote_weights)
-        if self.objects not in OBJECTS:
-            raise InputError(f"objects is {shown(self.objects)}: choose {' or '.join(OBJECTS)}.")
-        if self.objects != OBJECTS[0] and not is_json:
-            raise InputError("objects is for annotations of COCO: omit it for tables.")
-        if self.control is not None and not is_json:
-            raise InputError(
-                "control names a question of a Label Studio project: omit it for tables."
-            )
-        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS and not is_json:
-            raise InputError(
-                "vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights."
-            )
         if self.classes is not None:
+            from ltpll.candidates.parsing import check_class_names
+
             check_class_names(self.classes)
 
-    def _check_set_rules(self) -> None:
-        for name, known in (("scores", SCORES), ("empty", EMPTY)):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name} is {shown(getattr(self, name))}: it must be {' or '.join(known)}."
-                )
-        if (self.site is None) != (self.possible_at is None):
-            missing = (
-                "the file possible_at with their classes"
-                if self.possible_at is None
-                else "the column site that names them"
-            )
-            raise InputError(
-                f"The possible classes of sites need {missing}: give both, or omit {'site' if self.site else 'possible_at'}."
-            )
-        if self.possible is not None and self.site is not None:
-            raise InputError(
-                "The possible classes of a row come from a column or from its site: give one of possible and possible_at."
-            )
-        given = self.changed_set_rules()
-        if self.annotators is not None and given:
-            raise InputError(
-                f"{given[0]} is for candidate sets, but the sets are made of annotations: omit it, or write the sets to a table first."
-            )
-
     def changed_set_rules(self) -> list[str]:
-        """The fields about the making of sets that differ from their defaults."""
+        """The settings about the making of sets that differ from their defaults."""
         rules = ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at")
-        return [
-            one.name
-            for one in fields(self)
-            if one.name in rules and getattr(self, one.name) != one.default
-        ]
+        return [name for name in self.given() if name in rules]
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing and has its default name."""
@@ -220,5 +191,9 @@ def fits(name: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
-DEFAULT_COLUMNS = {"label": TRUE_LABEL, "excluded": "excluded"}
+def _set_among(reading: Reading, *names: str) -> list[str]:
+    return [name for name in names if getattr(reading, name)]
+
+
+DEFAULT_COLUMNS = {"label": "label", "excluded": "excluded"}
 DEFAULT_READING = Reading()

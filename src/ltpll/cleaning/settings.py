@@ -1,0 +1,238 @@
+"""Settings: everything that `ltpll train` can be told, section by section.
+
+A section of `ltpll.toml` is a field of `TrainJob`, and a line of it is a field of that section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from ltpll.errors import InputError, shown
+from ltpll.settings import (
+    Count,
+    Seed,
+    Share,
+    Within,
+    check_types,
+    option_words,
+    settings_of,
+    with_settings,
+)
+from ltpll.tables.reading import DEFAULT_COLUMNS, Reading
+
+if TYPE_CHECKING:  # so that the help of a command does not import torch
+    from ltpll.estimator import PartialLabelClassifier
+
+DEFAULT_PRIOR = "auto"
+PRIORS = (DEFAULT_PRIOR, "average", "sets")
+NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
+AUTO = Literal["auto"]
+POSITIVE, NOT_NEGATIVE = Within(0, open_below=True), Within(0)
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """The files that examples and earlier knowledge are read from."""
+
+    table: str | None = None
+    """Table of examples and their candidate labels: .csv, .tsv, .parquet or .mat, or .json of a
+    labelling tool."""
+    images: str | None = None
+    """Folder of the pictures that the column path (or id) names."""
+    features: str | None = None
+    """File of features: .npy, .npz or a table; joined by id, or without ids in the order of the
+    table."""
+    side: Annotated[int, Within(4)] | None = None
+    """Pictures are scaled to squares of this many pixels. By default the size of the backbone, or
+    by the pictures: 32, 64 or 128."""
+    on_error: Literal["stop", "skip"] = "stop"
+    """What to do with a picture that cannot be read: stop, or skip it."""
+    reviewed: tuple[str, ...] = ()
+    """Answers that replace candidate sets: a table of id and answer, such as a filled-in queue."""
+    start_from: str | None = None
+    """Finished run on this table; training starts from its labels."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train on a table: the parameters of `PartialLabelClassifier` with its defaults, the
+    class prior, and the folds.
+
+    Examples:
+        >>> settings = TrainingSettings(method="proden", rebalancer="records", folds=10)
+    """
+
+    method: str = "corr"
+    """How labels are disambiguated; see `ltpll list`."""
+    rebalancer: str = "auto"
+    """How class imbalance is corrected; see `ltpll list`."""
+    prior: str | Mapping[str, Any] = "auto"
+    """Class shares for the rebalancers auto and anchor: average or sets (two estimates), auto (by
+    how the sets arose), a file of class and share, or the share of each class or a list of two
+    bounds."""
+    extras: tuple[str, ...] = ()
+    """Additional loss terms; see `ltpll list`."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of methods, rebalancers and extras by name, such as { lw = { beta = 2 } }."""
+    model: str = "auto"
+    """Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."""
+    backbone: str | None = None
+    """Pretrained network for pictures: efficientnet-lite0, a folder, an .onnx file or a name on the
+    Hugging Face hub."""
+    finetune: Literal["none", "last", "all"] = "none"
+    """Layers of the backbone to train: none (its features are computed once), last or all."""
+    views: str = "auto"
+    """Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper, or auto (by their
+    size)."""
+    epochs: Count | AUTO = "auto"
+    """Passes over the training data; auto is chosen by the number of rows."""
+    batch_size: Count | AUTO = "auto"
+    """Examples per step, over all processes; auto is chosen by the number of rows."""
+    lr: Annotated[float, POSITIVE] | AUTO = "auto"
+    """Initial learning rate of SGD; it falls during training."""
+    weight_decay: Annotated[float, NOT_NEGATIVE] | AUTO = "auto"
+    """Weight decay of SGD."""
+    truth_missing: Share | Literal["never", "auto"] = "never"
+    """Share of sets that lack the true label: never, auto (three more runs), or a number."""
+    goal: Literal["balanced", "accuracy"] = "accuracy"
+    """What predictions are for: every class counts the same, or every example does."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Numbers in the passes through the network; auto is bfloat16 to fine-tune on CUDA."""
+    seed: Seed = 0
+    """Seed of everything random."""
+    folds: Annotated[int, NOT_NEGATIVE] = 5
+    """Folds of the cross-validation that gives every row an out-of-fold prediction; 0 for none."""
+    prune: bool = False
+    """First remove candidates that the sets of similar examples vote against."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
+        """From plain values, as a file gives them.
+
+        Raises:
+            InputError: A name is unknown, or a value does not fit its setting.
+        """
+        return with_settings(cls, values)
+
+    def check(self, classes: Iterable[Hashable]) -> None:
+        """Refuse a setting that does not fit the classes or the other settings.
+
+        Raises:
+            InputError: Something does not fit.
+        """
+        from ltpll.methods import METHODS
+        from ltpll.rebalancers import REBALANCERS
+        from ltpll.registry import named_parameters
+        from ltpll.tables.prior_files import check_prior
+
+        check_types(self)
+        if self.finetune != "none" and self.backbone is None:
+            raise InputError(
+                "finetune needs a pretrained network: give a backbone, or leave it out."
+            )
+        if self.finetune != "none" and self.model != "auto":
+            problem = f"The network is either {self.model} or the fine-tuned backbone"
+            raise InputError(f"{problem}: leave model or finetune out.")
+        if self.prior == "auto":
+            return
+        if isinstance(self.prior, str) and self.prior not in PRIORS:
+            problem = f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}"
+            raise InputError(f"{problem}, or give the share of each class.")
+        if "prior" not in named_parameters(REBALANCERS[self.rebalancer]):
+            problem = f"The rebalancer {self.rebalancer!r} takes no prior"
+            raise InputError(f"{problem}: choose auto or anchor, or leave prior out.")
+        if METHODS[self.method].why_no_rebalancer:
+            problem = f"The method {self.method!r} cannot be rebalanced, so it takes no prior"
+            raise InputError(f"{problem}: leave prior out.")
+        if not isinstance(self.prior, str):
+            check_prior(self.prior, classes)
+
+    def classifier(
+        self, device: str, on_nan: str, threads: int | str = "auto"
+    ) -> PartialLabelClassifier:
+        """An untrained classifier with these settings."""
+        from ltpll.backbones import Backbone
+        from ltpll.estimator import PartialLabelClassifier
+        from ltpll.models.finetune import FineTune
+
+        parameters = {
+            name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER
+        }
+        if self.finetune != "none":
+            assert self.backbone is not None
+            backbone = Backbone.from_pretrained(self.backbone)
+            parameters["model"] = FineTune(backbone, self.finetune)
+        if self.prior != "auto":
+            own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
+            parameters["options"] = {**self.options, self.rebalancer: own}
+        how: dict[str, Any] = {"device": device, "on_nan": on_nan, "threads": threads}
+        return PartialLabelClassifier(**parameters, random_state=self.seed, **how)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a run is carried out, which does not change what it is."""
+
+    device: str = "auto"
+    """cpu, cuda or auto (CUDA if available)."""
+    threads: Count | AUTO = "auto"
+    """CPU threads; auto is one or all, whichever is faster."""
+    workers: Count | None = None
+    """Folds trained in parallel on a CPU. By default chosen by work and cores."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """On a NaN or infinite loss: stop, or skip (drop the batch and count it)."""
+    tensorboard: bool = False
+    """Write TensorBoard events to the run folder."""
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """What `ltpll train` reads, how it trains, and how it runs."""
+
+    data: DataFiles = field(default_factory=DataFiles)
+    table: Reading = field(default_factory=Reading)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    run: Execution = field(default_factory=Execution)
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> TrainJob:
+        """The settings that a finished run was trained with."""
+        from ltpll.convert.json_formats import OPTIONS
+        from ltpll.convert.json_stream import JSON_SUFFIXES
+
+        source, config = record["source"], record["config"]
+        values = {f"training.{name}": value for name, value in config.items()}
+        values["training.prune"] = bool(config.get("prune"))
+        values |= {f"data.{name}": source.get(name) for name in ("table", "images", "features")}
+        if record.get("skipped"):
+            values["data.on_error"] = "skip"
+        if source.get("images") and source.get("preprocessing") and not config.get("backbone"):
+            values["data.side"] = source["side"]
+        # What a labelling tool calls its fields is no setting, and neither are columns that were
+        # found by their usual names.
+        meaningful = {name for names in OPTIONS.values() for name in names}
+        is_json = PurePath(source["table"]).suffix.lower() in JSON_SUFFIXES
+        for name, value in source.get("reading", {}).items():
+            usual = value == DEFAULT_COLUMNS.get(name) or name == "classes"
+            if not usual and (name in meaningful or not is_json):
+                values[f"table.{name}"] = value
+        known = settings_of(cls)
+        given = {name: one for name, one in values.items() if name in known and one is not None}
+        return with_settings(cls, given)
+
+    def words(self) -> list[str]:
+        """The words of a command that repeats this job, besides its table and its run folder."""
+        return option_words(replace(self, data=replace(self.data, table=None)), FRONT)
+
+
+# What `ltpll train` shows as options; everything else is in the file, or given by `--set`.
+FRONT = (
+    *("data.images", "data.features", "data.reviewed", "data.start_from"),
+    *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
+    *("table.top_k", "table.annotators", "table.id", "table.label", "table.group"),
+    *("training.method", "training.rebalancer", "training.goal", "training.backbone"),
+    *("training.epochs", "training.folds", "run.device"),
+)

@@ -1,0 +1,369 @@
+"""Settings: fields of frozen dataclasses, from which files, command-line options and checks follow.
+
+A setting is a field with a type, a default and a docstring below it. Fields whose types are such
+dataclasses themselves are sections, so that a setting has a name such as `table.separator`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import math
+import textwrap
+import tomllib
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ltpll.errors import InputError, first_line, shown
+
+LARGEST_FILE = 1 << 16  # bytes
+T = TypeVar("T")
+
+
+# ---- types of settings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Within:
+    """The range of a number.
+
+    Args:
+        least: The smallest number.
+        most: The largest number.
+        open_below: Whether `least` itself is excluded.
+        open_above: Whether `most` itself is excluded.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    open_below: bool = False
+    open_above: bool = False
+
+    def __call__(self, value: float) -> float:
+        below = value <= self.least if self.open_below else value < self.least
+        above = value >= self.most if self.open_above else value > self.most
+        if below or above:
+            raise ValueError
+        return value
+
+    def words(self, kind: str) -> str:
+        """The range in words."""
+        if (
+            self.least > -math.inf
+            and self.most < math.inf
+            and not (self.open_below or self.open_above)
+        ):
+            return f"{kind} between {self.least:g} and {self.most:.10g}"
+        least = f"{'above' if self.open_below else 'of at least'} {self.least:g}"
+        most = f"{'below' if self.open_above else 'at most'} {self.most:g}"
+        given = [least] * (self.least > -math.inf) + [most] * (self.most < math.inf)
+        return f"{kind} {' and '.join(given)}"
+
+
+class _Path:
+    """Makes the name of a file absolute, so that a record names it wherever it is read."""
+
+    def __call__(self, value: str) -> str:
+        return str(Path(value).expanduser().absolute())
+
+    def words(self, kind: str) -> str:
+        return "the path of a file"
+
+
+FilePath = Annotated[str, _Path()]
+Count = Annotated[int, Within(1)]
+Seed = Annotated[int, Within(0, 2**32 - 1)]  # that numpy and scikit-learn accept
+Share = Annotated[float, Within(0, 1, open_above=True)]
+
+
+def accepted(kind: Any, value: Any) -> Any:
+    """The value as a setting of this type has it.
+
+    Raises:
+        ValueError: It has another type, or is outside the range.
+
+    Examples:
+        >>> accepted(int | Literal["auto"], 3.0), accepted(tuple[str, ...], ["a", "b"])
+        (3, ('a', 'b'))
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        value = accepted(arguments[0], value)
+        for rule in arguments[1:]:
+            value = rule(value)
+        return value
+    if origin in (Union, types.UnionType):
+        for one in arguments:
+            try:
+                return accepted(one, value)
+            except ValueError:
+                continue
+    elif origin is tuple:
+        values = [value] if isinstance(value, str) else value
+        if isinstance(values, (list, tuple)):
+            return tuple(accepted(arguments[0], one) for one in values)
+    elif origin is Mapping:
+        if isinstance(value, Mapping):
+            return {str(name): accepted(arguments[1], one) for name, one in value.items()}
+    elif kind in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if math.isfinite(value) and (kind is float or value == int(value)) and abs(value) < 2**63:
+            return kind(value)
+    elif origin is Literal:
+        if isinstance(value, str) and value in arguments:
+            return value
+    elif kind is Any or (kind in (str, bool, type(None)) and isinstance(value, kind)):
+        return value
+    raise ValueError
+
+
+def expected(kind: Any) -> str:
+    """What a setting of this type must be, in words.
+
+    Examples:
+        >>> expected(Count | Literal["auto"])
+        "a whole number of at least 1, or 'auto'"
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return str(arguments[1].words(expected(arguments[0])))
+    if origin in (Union, types.UnionType):
+        words = [expected(one) for one in arguments if one is not type(None)]
+        return ", or ".join(words)
+    if origin is Literal:
+        return " or ".join(map(repr, arguments))
+    if origin is tuple:
+        return f"{expected(arguments[0])}, or a list of such"
+    plain = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    return plain.get(kind, "a table of names and values")
+
+
+# ---- one setting -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting, by its full name."""
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+
+    def check(self, value: Any, said: str = "") -> Any:
+        """The value as the setting has it; `said` is how a message calls the setting.
+
+        Raises:
+            InputError: It does not fit.
+        """
+        try:
+            return accepted(self.kind, value)
+        except (ValueError, OverflowError):
+            problem = f"{said or self.name} is {shown(value)}: it must be {expected(self.kind)}."
+            raise InputError(problem) from None
+
+    def from_text(self, text: str, said: str = "") -> Any:
+        """The value that is written as plain text, or as TOML."""
+        values = [text]
+        with suppress(tomllib.TOMLDecodeError, RecursionError):
+            values.append(tomllib.loads(f"value = {text}")["value"])
+        if isinstance(values[-1], list):
+            values.reverse()  # a list of names, and not one name with brackets
+        for value in values:
+            with suppress(ValueError, OverflowError):
+                return accepted(self.kind, value)
+        return self.check(values[-1], said)
+
+
+def settings_of(cls: Any, prefix: str = "") -> dict[str, Setting]:
+    """Every setting of a dataclass, by its full name, in the order of the fields."""
+    found: dict[str, Setting] = {}
+    hints, docs = get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    for one in fields(cls):
+        kind, name = hints[one.name], f"{prefix}{one.name}"
+        if is_dataclass(kind):
+            found |= settings_of(kind, f"{name}.")
+        else:
+            found[name] = Setting(name, kind, _default(one), docs.get(one.name, ""))
+    return found
+
+
+def _default(one: Field[Any]) -> Any:
+    if one.default_factory is not MISSING:
+        return one.default_factory()
+    return None if one.default is MISSING else one.default
+
+
+@cache
+def _field_docstrings(cls: Any) -> dict[str, str]:
+    """The docstring below each field; Python keeps those of classes and functions only."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError):  # the source is not installed
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for one, below in pairwise(body.body):
+        if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
+            text = getattr(below.value, "value", None)
+            if isinstance(one.target, ast.Name) and isinstance(text, str):
+                found[one.target.id] = " ".join(text.split())
+    return found
+
+
+def setting(cls: type[Any], name: str) -> Setting:
+    """The setting with this full name.
+
+    Raises:
+        InputError: There is none; similar names are suggested.
+    """
+    known = settings_of(cls)
+    if name in known:
+        return known[name]
+    last = name.rpartition(".")[2]
+    similar = [one for one in known if one.rpartition(".")[2] == last]
+    similar = similar or get_close_matches(name, known, n=1)
+    what = "a section" if any(one.startswith(f"{name}.") for one in known) else "no setting"
+    hint = f"did you mean {similar[0]}?" if similar else "`ltpll train --write-config` lists all."
+    raise InputError(f"{shown(name)} is {what}: {hint}")
+
+
+# ---- many settings -----------------------------------------------------------------------------------
+
+
+def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
+    """An instance with these values, by full names, and the defaults for all others.
+
+    Args:
+        cls: The dataclass.
+        values: The values, which are checked.
+        said: What stands before the names of settings in messages, such as the name of a file.
+
+    Raises:
+        InputError: A name is unknown, or a value does not fit.
+    """
+    checked = {name: setting(cls, name).check(one, f"{said}{name}") for name, one in values.items()}
+    made: T = _made_of(cls, checked, "")
+    return made
+
+
+def _made_of(cls: Any, checked: Mapping[str, Any], prefix: str) -> Any:
+    hints, own = get_type_hints(cls), {}
+    for one in fields(cls):
+        name = f"{prefix}{one.name}"
+        if is_dataclass(hints[one.name]):
+            own[one.name] = _made_of(hints[one.name], checked, f"{name}.")
+        elif name in checked:
+            own[one.name] = checked[name]
+    return cls(**own)
+
+
+def values_of(instance: Any, *, all_of_them: bool = False) -> dict[str, Any]:
+    """The values of an instance by full names: those that differ from the defaults, or all."""
+    found = {}
+    for name, one in settings_of(type(instance)).items():
+        value = instance
+        for part in name.split("."):
+            value = getattr(value, part)
+        if all_of_them or value != one.default:
+            found[name] = value
+    return found
+
+
+def check_types(instance: Any) -> None:
+    """Refuse values in an instance that the types of its fields do not allow.
+
+    Raises:
+        InputError: A value does not fit; the message names its setting.
+    """
+    for name, value in values_of(instance).items():
+        settings_of(type(instance))[name].check(value)
+
+
+# ---- files ---------------------------------------------------------------------------------------------
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The values in a TOML file, by full names.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise InputError(
+                f"{path} has more than {LARGEST_FILE >> 10} KiB: it must hold settings."
+            )
+        content = tomllib.loads(text.decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not a TOML file: {first_line(error)}.") from None
+    return content
+
+
+def by_full_name(cls: type[Any], content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested sections, by full names."""
+    known = settings_of(cls)
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        full = f"{prefix}{name}"
+        is_section = any(one.startswith(f"{full}.") for one in known)
+        if is_section and isinstance(value, Mapping):
+            found |= by_full_name(cls, value, f"{full}.")
+        else:
+            found[full] = value
+    return found
+
+
+def as_toml(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        pairs = (f"{as_toml(str(name))} = {as_toml(one)}" for name, one in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(as_toml, value))}]"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def file_text(instance: Any, title: str) -> str:
+    """A TOML file of all settings with their meanings; defaults are commented out."""
+    lines, section = [f"# {title}"], ""
+    for name, value in values_of(instance, all_of_them=True).items():
+        one = settings_of(type(instance))[name]
+        before, _, last = name.rpartition(".")
+        if before != section:
+            section = before
+            lines += ["", f"[{section}]"]
+        lines += textwrap.wrap(one.help, 98, initial_indent="# ", subsequent_indent="# ")
+        written = f"{last} = {'' if value is None else as_toml(value)}".rstrip()
+        lines.append(f"# {written}" if value == one.default else written)
+    return "\n".join(lines) + "\n"
+
+
+def option_words(instance: Any, front: Iterator[str] | tuple[str, ...]) -> list[str]:
+    """The words of a command that repeats these settings: options of the front row, or `--set`."""
+    words: list[str] = []
+    for name, value in values_of(instance).items():
+        option, values = "--set", [f"{name}={value if isinstance(value, str) else as_toml(value)}"]
+        if name in front:
+            option = option_name(name)
+            values = list(map(str, value if isinstance(value, tuple) else (value,)))
+        words += [word for one in values for word in (option, one)]
+    return words
+
+
+def option_name(name: str) -> str:
+    """The option of a setting in the front row of a command."""
+    return f"--{name.rpartition('.')[2].replace('_', '-')}"
