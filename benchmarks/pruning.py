@@ -6,7 +6,7 @@ PACK holds small real tables (see benchmarks/tabular.py). A photo set is a table
 features of its pictures from `ltpll embed`, in its order. Each draw has a record; existing figures are kept. Draws differ in the rows:
 80 % of a table are trained on and the rest is held out, and of photos --photo-rows training rows, with the table's test rows held out. Sets
 called "independent" are drawn anew as well. Plain votes are compared at the threshold at which they remove as many labels. The last way of
-training is that of `ltpll train --prune`, which decides how class shares are held by the sets before pruning.
+training is that of `ltpll train --set training.prune=true`, which decides how class shares are held by the sets before pruning.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label) and those of PACK (see
 benchmarks/tabular.py). A run with five folds labels the table, some rows are answered with the truth, and the table is trained on again:
-from scratch, and from the first run's labels (`ltpll train --from`) with different trust in them. Accuracies are those of held-out rows,
+from scratch, and from the first run's labels (`ltpll train --start-from`) with different trust in them. Accuracies are those of held-out rows,
 for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones included, whose label is right. Each draw
 has a record; existing ones are kept.
 """

@@ -35,7 +35,11 @@ def test_list_shows_every_registered_part():
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(("train", "--epochs", "many"), 2), (("nonsense",), 2), (("demo", "--workers", "-1"), 2)],
+    [
+        (("train", "--epochs", "many"), 2),
+        (("nonsense",), 2),
+        (("demo", "--set", "run.workers=-1"), 2),
+    ],
 )
 def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path):
     result = ltpll(*arguments, cwd=tmp_path)

@@ -11,10 +11,9 @@ import torch
 from PIL import Image
 
 import ltpll
-from ltpll import extras, methods, rebalancers
+from ltpll import extras, methods, rebalancers, synthetic
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
-from ltpll.tables import synthetic
 from support.user_tables import feature_rows, write_csv
 
 SRC = Path(ltpll.__file__).parents[1]

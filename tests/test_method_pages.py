@@ -4,12 +4,12 @@ import inspect
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
-import yaml
 
 from ltpll import PartialLabelClassifier, cli
 from ltpll.candidates import Candidates
@@ -102,7 +102,9 @@ def test_the_example_makes_a_classifier_with_the_part(name):
 
 @ALL_PARTS
 def test_the_commands_parse_and_build_the_part_with_the_options_of_the_config_file(name):
-    config = yaml.safe_load(code_block(name, "yaml"))["options"] if "```yaml" in page(name) else {}
+    config = {}
+    if "```toml" in page(name):
+        config = tomllib.loads(code_block(name, "toml"))["training"]["options"]
     for line in code_block(name, "sh").splitlines():
         program, command, *arguments = shlex.split(line)
         given = (
@@ -112,7 +114,10 @@ def test_the_commands_parse_and_build_the_part_with_the_options_of_the_config_fi
             .params
         )
         chosen = {key: given[key] for key in ("method", "rebalancer") if given[key]}
-        chosen |= {"extras": tuple(given["extra"] or ()), "options": config}
+        extras = [word.partition("=")[2] for word in given.get("set_") or ()] + (
+            given.get("extra") or []
+        )
+        chosen |= {"extras": tuple(extras), "options": config}
         if command == "train":
             settings, known = TrainingSettings.from_mapping(chosen), {}
         else:

@@ -47,13 +47,13 @@ OWN = {
 }
 # Single wrong options, each of which once caused a traceback or a meaningless training.
 KNOWN = [
-    ["--lr", "-1"],
-    ["--lr", "nan"],
-    ["--batch-size", "0"],
-    ["--model", "resnet18"],
-    ["--model", "small-cnn"],
-    ["--seed", "4294967296"],
-    ["--seed", "-1"],
+    ["--set", "training.lr=-1"],
+    ["--set", "training.lr=nan"],
+    ["--set", "training.batch_size=0"],
+    ["--set", "training.model=resnet18"],
+    ["--set", "training.model=small-cnn"],
+    ["--set", "training.seed=4294967296"],
+    ["--set", "training.seed=-1"],
     ["--epochs", "0"],
     ["--epochs", "-3"],
 ]

@@ -15,11 +15,11 @@ import scipy.io
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ltpll.cli.config_file import LARGEST, read_config
 
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.cli.config_file import LARGEST, read_config
 from ltpll.errors import InputError
 from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.read_tables import read_table

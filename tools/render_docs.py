@@ -358,8 +358,8 @@ REVIEW_ROWS = {
     ("rare", 0.0): "queue, rare classes first",
     ("least confident", 0.0): "least confident rows",
     ("queue", 0.0): "**queue**",
-    ("none", 0.5): "no answers, `--from`",
-    ("queue", 0.5): "queue, `--from`",
+    ("none", 0.5): "no answers, `--start-from`",
+    ("queue", 0.5): "queue, `--start-from`",
 }
 
 
@@ -1754,7 +1754,11 @@ def pruning_training_table() -> str:
         "balanced_accuracy": "balanced accuracy",
         "recovery": "labels recovered",
     }
-    ways = {"given": "as given", "pruned": "pruned", "pruned, shares before": "`--prune`"}
+    ways = {
+        "given": "as given",
+        "pruned": "pruned",
+        "pruned, shares before": "`--set training.prune=true`",
+    }
     heads = [f"{name}: {way}" for name in figures.values() for way in ways.values()]
     lines = [f"| in % | n | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
     groups = pruning_records()

@@ -13,9 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import yaml
-
-from ltpll import PartialLabelClassifier
+from ltpll import PartialLabelClassifier, synthetic
 from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
 from ltpll.interfaces import Extra, Method, Rebalancer
@@ -24,7 +22,7 @@ from ltpll.parts import PartInfo, describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record, results_under
-from ltpll.tables import synthetic
+from ltpll.settings import as_toml
 from ltpll_research.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 
@@ -244,29 +242,23 @@ def python_example(part: Documented) -> str:
 def commands(part: Documented) -> list[str]:
     """Commands that use the part; options are given in a config file."""
     kind, name = part.info.kind, part.info.name
-    own = {"method": "--method", "rebalancer": "--rebalancer", "extra": "--extra"}[
-        kind
-    ] + f" {name}"
+    own = f"--{kind} {name}"
+    of_train = f"--set training.extras={name}" if kind == "extra" else own
     if kind == "method":
         parts = f"{own} --rebalancer {'none' if METHODS[name].why_no_rebalancer else 'records'}"
     else:
         parts = f"--method {DEFAULT_METHOD} {own}"
-    config = " --config options.yaml" if required(part) else ""
+    config = " --config ltpll.toml" if required(part) else ""
     return [
-        f"ltpll train table.csv {own}{config}",
+        f"ltpll train table.csv {of_train}{config}",
         f"ltpll-research benchmark cifar10 --ambiguity 0.5 {parts}",
     ]
 
 
 def config_file(part: Documented) -> str:
     """The options of the example, as a config file."""
-    plain = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in part.example_options.items()
-    }
-    return (
-        str(yaml.safe_dump({"options": {part.info.name: plain}}, sort_keys=False)) if plain else ""
-    )
+    lines = [f"{name} = {as_toml(value)}" for name, value in part.example_options.items()]
+    return "\n".join([f"[training.options.{part.info.name}]", *lines, ""]) if lines else ""
 
 
 # ---- where parts were measured ---------------------------------------------------------------------------------------
@@ -457,7 +449,9 @@ def page(part: Documented, found: Sequence[Measured]) -> str:
         f"```python\n{python_example(part)}\n```",
         f"```sh\n{command_lines}\n```",
         *(
-            [f"Options are set in a config file, `--config options.yaml`:\n\n```yaml\n{config}```"]
+            [
+                f"Options are set in a file, `--config ltpll.toml` (of `ltpll-research benchmark`, without `training.`):\n\n```toml\n{config}```"
+            ]
             if config
             else []
         ),

@@ -165,7 +165,7 @@ def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, ["data", "describe", *(str(argument) for argument in arguments)])
+    return CliRunner().invoke(app, ["describe", *(str(argument) for argument in arguments)])
 
 
 def as_json(*arguments):
@@ -208,9 +208,7 @@ def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
     assert without_source(as_json(tmp_path / "t.mat")) == plain(
         describe(Candidates.from_sets(named))
     )
-    found = CliRunner().invoke(
-        app, ["data", "describe", str(tmp_path / "t.mat"), "--column", "sets"]
-    )
+    found = CliRunner().invoke(app, ["describe", str(tmp_path / "t.mat"), "--candidates", "sets"])
     assert "omit --column" in str(found.exception)
 
 
@@ -228,8 +226,8 @@ def test_a_table_with_one_column_of_sets_needs_no_column(tmp_path, name):
 def test_column_and_separator_are_taken(tmp_path):
     path = tmp_path / "two.csv"
     path.write_text("a;,b,b;c\nx|y,p;q,1\nz|y,q,2\n")
-    assert as_json(path, "--column", "a;")["classes"] == ["x", "y", "z"]
-    assert as_json(path, "--column", "b", "--separator", ";")["classes"] == ["p", "q"]
+    assert as_json(path, "--candidates", "a;")["classes"] == ["x", "y", "z"]
+    assert as_json(path, "--candidates", "b", "--separator", ";")["classes"] == ["p", "q"]
     assert as_json(path, "--separator", ";")["classes"] == ["p", "q"]
 
 
@@ -305,25 +303,25 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
         )
     )
     for name, options in {
-        "crowd.csv": ["--from-annotators", "union"],
+        "crowd.csv": ["--annotators", "union"],
         "other.csv": [
-            "--from-annotators",
+            "--annotators",
             "union",
-            "--task",
-            "a",
-            "--worker",
-            "b",
-            "--annotation",
-            "c",
+            "--set",
+            "table.task=a",
+            "--set",
+            "table.worker=b",
+            "--set",
+            "table.annotation=c",
             "--label",
             "d",
         ],
-        "classes.csv": ["--class-column", "is_*"],
-        "scores.csv": ["--probability-column", "p_*", "--mass", "0.999"],
+        "classes.csv": ["--class-columns", "is_*"],
+        "scores.csv": ["--probability-columns", "p_*", "--set", "table.mass=0.999"],
     }.items():
         truth = [] if "--label" in options else ["--label", "truth"]
         assert without_source(as_json(tmp_path / name, *options, *truth)) == expected, name
-    pairs = as_json(tmp_path / "scores.csv", "--probability-column", "p_*", "--top-k", "2")
+    pairs = as_json(tmp_path / "scores.csv", "--probability-columns", "p_*", "--top-k", "2")
     assert pairs["size_counts"] == {"2": 5}
 
 
@@ -349,7 +347,7 @@ def test_matrices_are_read(tmp_path):
     np.savez_compressed(tmp_path / "two.npz", x=np.zeros((5, 8)), sets=MATRIX.astype(bool))
     assert without_source(as_json(tmp_path / "m.npy")) == expected
     assert without_source(as_json(tmp_path / "one.npz")) == expected
-    assert without_source(as_json(tmp_path / "two.npz", "--column", "sets")) == expected
+    assert without_source(as_json(tmp_path / "two.npz", "--candidates", "sets")) == expected
 
 
 def test_parquet_is_read(tmp_path):
@@ -360,7 +358,7 @@ def test_parquet_is_read(tmp_path):
         {"id": range(5), "sets": ROWS, "text": ["|".join(row) for row in ROWS]}
     ).to_parquet(tmp_path / "t.parquet")
     for column in ("sets", "text"):
-        found = as_json(tmp_path / "t.parquet", "--column", column)
+        found = as_json(tmp_path / "t.parquet", "--candidates", column)
         assert without_source(found) == plain(describe(Candidates.from_sets(ROWS)))
 
 
@@ -382,16 +380,19 @@ REFUSED = {
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
     "annotations of an array": (
-        ["m.npy", "--from-annotators", "union"],
+        ["m.npy", "--annotators", "union"],
         "no column for annotators",
     ),
     "two sources of sets": (
-        ["ok.csv", "--column", "b", "--class-column", "a"],
+        ["ok.csv", "--candidates", "b", "--class-columns", "a"],
         "the column 'b' and from class_columns at the same time",
     ),
-    "a task without annotations": (["ok.csv", "--task", "a"], "task names a column of annotations"),
+    "a task without annotations": (
+        ["ok.csv", "--set", "table.task=a"],
+        "task names a column of annotations",
+    ),
     "unclear annotations": (
-        ["ok.csv", "--from-annotators", "union"],
+        ["ok.csv", "--annotators", "union"],
         "name the columns with --task, --worker and --annotation",
     ),
     "true labels of a run": ([".", "--label", "x"], "are for files"),
@@ -399,8 +400,8 @@ REFUSED = {
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
     "sets in two columns": (["both.csv"], "has the columns a, b: specify with --column"),
-    "no such column": (["ok.csv", "--column", "c"], "no columns called 'c': it has a, b"),
-    "two such columns": (["twice.csv", "--column", "a"], "several columns called 'a'"),
+    "no such column": (["ok.csv", "--candidates", "c"], "no columns called 'c': it has a, b"),
+    "two such columns": (["twice.csv", "--candidates", "a"], "several columns called 'a'"),
     "an empty file": (["empty.csv"], "is empty: it has no header"),
     "only a header": (["header.csv"], "no rows below a header"),
     "a short row": (["short.csv"], "has 2 columns, but row 2 below it has 1"),
@@ -414,8 +415,8 @@ REFUSED = {
     "lists without commas": (["numpy.csv"], "which is not a list"),
     "one class": (["same.csv"], "only 1 class"),
     "several arrays": (["two.npz"], "has the arrays x, y: specify with --column"),
-    "no such array": (["two.npz", "--column", "z"], "no arrays called 'z'"),
-    "a column of one array": (["m.npy", "--column", "x"], "omit --column"),
+    "no such array": (["two.npz", "--candidates", "z"], "no arrays called 'z'"),
+    "a column of one array": (["m.npy", "--candidates", "x"], "omit --column"),
     "scores": (["scores.npy"], "only 0 and 1 are allowed"),
     "a list of numbers": (["vector.npy"], "two dimensions"),
     "objects": (["objects.npz"], "plain arrays, or is truncated"),
@@ -491,7 +492,7 @@ def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
 
 
 def typed(*arguments):
-    return ltpll("data", "describe", *arguments, COLUMNS="80")
+    return ltpll("describe", *arguments, COLUMNS="80")
 
 
 def test_a_refusal_is_exit_status_2_and_no_traceback(tmp_path):
@@ -545,12 +546,12 @@ def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_po
         "candidates,x\n\x1b[2Jcat|\x1b]0;owned\x07dog|[red]fox,1\n\x1b[2Jcat|\u202ecow,2\n",
         encoding="utf-8",
     )
-    result = call(path, "--column", "candidates")
+    result = call(path, "--candidates", "candidates")
     assert result.exit_code == 0, result.output
     assert "[red]fox" in result.output
     assert [letter for letter in result.output if not letter.isprintable() and letter != "\n"] == []
     path.write_text("\x1b[2Jcandidates,\x1b]0;owned\x07\na,b\n")
-    monkeypatch.setattr("sys.argv", ["ltpll", "data", "describe", str(path), "--column", "sets"])
+    monkeypatch.setattr("sys.argv", ["ltpll", "describe", str(path), "--candidates", "sets"])
     with pytest.raises(SystemExit):
         main()
     shown = capsys.readouterr().err

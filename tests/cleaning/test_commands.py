@@ -15,7 +15,18 @@ from ltpll.errors import InputWarning
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv, write_trees
 
-QUICK = ["--epochs", "12", "--folds", "3", "--side", "8", "--batch-size", "16", "--device", "cpu"]
+QUICK = [
+    "--epochs",
+    "12",
+    "--folds",
+    "3",
+    "--set",
+    "data.side=8",
+    "--set",
+    "training.batch_size=16",
+    "--device",
+    "cpu",
+]
 
 
 @pytest.fixture(scope="module")
@@ -203,10 +214,10 @@ def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
 def test_a_run_is_described_by_its_sets(trees):
     folder, _ = trees
     of_table = json.loads(
-        ltpll("data", "describe", folder / "labels.csv", "--column", "candidates", "--json")
+        ltpll("describe", folder / "labels.csv", "--candidates", "candidates", "--json")
     )
     for source in (folder / "run", folder / "run" / "result.json"):
-        of_run = json.loads(ltpll("data", "describe", source, "--json"))
+        of_run = json.loads(ltpll("describe", source, "--json"))
         assert of_run["size_counts"] == of_table["size_counts"]
         assert of_run["classes"] == of_table["classes"]
         assert of_run["class_counts"] == of_table["class_counts"]
@@ -240,7 +251,7 @@ def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(tree
     ]
     stamp = (folder / "run" / "done").stat().st_mtime_ns
     assert "finished earlier" in ltpll(*command, *QUICK)
-    message = ltpll(*command, *QUICK, "--seed", "1", status=2)
+    message = ltpll(*command, *QUICK, "--set", "training.seed=1", status=2)
     assert "(different: seed)" in message
     assert (folder / "run" / "done").stat().st_mtime_ns == stamp
 
@@ -258,7 +269,7 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     options = [
         "--features",
         features,
-        "--from-annotators",
+        "--annotators",
         "union",
         "--epochs",
         "30",
@@ -269,7 +280,14 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     ]
     ltpll("train", crowd, *options, "--out", tmp_path / "run")
     message = ltpll(
-        "train", crowd, *options, "--out", tmp_path / "run", "--vote-weights", "none", status=2
+        "train",
+        crowd,
+        *options,
+        "--out",
+        tmp_path / "run",
+        "--set",
+        "table.vote_weights=none",
+        status=2,
     )
     assert "(different: data)" in message
     printed = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
@@ -302,7 +320,7 @@ def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_whic
         for who in ("ann", "bob")
     ]
     crowd = write_csv(tmp_path / "crowd.csv", ["image", "annotator", "choice", "truth"], votes)
-    options = ["--features", features, "--from-annotators", "union", "--label", "truth"]
+    options = ["--features", features, "--annotators", "union", "--label", "truth"]
     printed = ltpll(
         "train",
         crowd,
@@ -384,7 +402,16 @@ def test_predict_needs_no_column_that_only_sets_ids_or_splits_were_read_from(tmp
         [*row, "a|b|c", "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())
     ]
     table = write_csv(tmp_path / "t.csv", ["bird", "heard", "u", "v", "here", "part"], rows)
-    named = ["--candidates", "heard", "--id", "bird", "--possible", "here", "--split", "part"]
+    named = [
+        "--candidates",
+        "heard",
+        "--id",
+        "bird",
+        "--set",
+        "table.possible=here",
+        "--set",
+        "table.split=part",
+    ]
     ltpll(
         "train",
         table,
@@ -436,7 +463,7 @@ def test_another_goal_for_a_finished_run_is_a_matter_of_prediction(tmp_path):
         f"ltpll predict {tmp_path / 'run'} NEW.csv --out predictions.csv --goal balanced" in message
     )
     assert "(different: goal, seed)" in ltpll(
-        *command, "--goal", "balanced", "--seed", "3", status=2
+        *command, "--goal", "balanced", "--set", "training.seed=3", status=2
     )
 
 
@@ -480,14 +507,14 @@ def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
         "in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight."
     )
     assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
-        *command, "--ignore", "weight"
+        *command, "--set", "table.ignore=weight"
     )
     new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"]])
     assert "Wrote 1 prediction to" in ltpll(
         "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
     )
     assert "Columns of text" not in ltpll(
-        *command, "--feature-column", "*", "--ignore", "w*", "--id", "bird", "--fresh"
+        *command, "--set", "table.features=*", "--set", "table.ignore=w*", "--id", "bird", "--fresh"
     )
     assert "Wrote 1 prediction to" in ltpll(
         "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
@@ -540,8 +567,8 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
         "6",
         "--folds",
         "2",
-        "--batch-size",
-        "8",
+        "--set",
+        "training.batch_size=8",
         "--device",
         "cpu",
     ]
@@ -636,8 +663,8 @@ def scenes(tmp_path_factory):
         "scene",
         "--epochs",
         "8",
-        "--batch-size",
-        "16",
+        "--set",
+        "training.batch_size=16",
         "--folds",
         "2",
         "--device",
@@ -729,7 +756,13 @@ def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
 def test_the_accuracies_are_printed_once_if_the_goals_do_not_differ(scenes, tmp_path):
     options = ["--rebalancer", "none", "--epochs", "1", "--folds", "0", "--device", "cpu"]
     printed = ltpll(
-        "train", scenes[0] / "t.csv", "--feature-column", "u", *options, "--out", tmp_path / "run"
+        "train",
+        scenes[0] / "t.csv",
+        "--set",
+        "table.features=u",
+        *options,
+        "--out",
+        tmp_path / "run",
     )
     assert [
         "held-out rows" in line
@@ -774,8 +807,8 @@ def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_
     command = [
         "train",
         folder / "t.csv",
-        "--feature-column",
-        "u",
+        "--set",
+        "table.features=u",
         "--epochs",
         "1",
         "--folds",
@@ -785,20 +818,20 @@ def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_
         "--out",
         tmp_path / "run",
     ]
-    ltpll(*command, "--prior", shares)
+    ltpll(*command, "--set", f"training.prior={shares}")
     record = json.loads((tmp_path / "run" / "result.json").read_text())
     assert record["config"]["prior"] == {"a": 6, "b": 3, "c": 1}
     np.testing.assert_allclose(record["prior"]["estimate"], [0.6, 0.3, 0.1])
     write_csv(shares, ["class", "share"], [["a", 6], ["b", 3], ["d", 1]])
     command[-1] = tmp_path / "other"
     assert "the class 'd', which no candidate set has" in ltpll(
-        *command, "--prior", shares, status=2
+        *command, "--set", f"training.prior={shares}", status=2
     )
     assert "takes no prior" in ltpll(
-        *command, "--prior", "sets", "--rebalancer", "records", status=2
+        *command, "--set", "training.prior=sets", "--rebalancer", "records", status=2
     )
     assert "A prior is auto, average, sets, or a file" in ltpll(
-        *command, "--prior", "often", status=2
+        *command, "--set", "training.prior=often", status=2
     )
     assert "All rows to train on are in one group" in ltpll(
         *command, "--folds", "2", "--group", "split", status=2
@@ -827,7 +860,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     message = ltpll(*command, status=2)
     assert "'004.png'" in message
     assert not (tmp_path / "run").exists()
-    printed = ltpll(*command, "--on-error", "skip", "--folds", "0")
+    printed = ltpll(*command, "--set", "data.on_error=skip", "--folds", "0")
     assert "1 picture was skipped" in printed
     assert "004.png" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
@@ -852,7 +885,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
         (
             ["id", "candidates", "u"],
             [["a", "x|y", "1"], ["b", "y", "nan"]],
-            ["--feature-column", "u"],
+            ["--set", "table.features=u"],
             "'u'",
         ),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "x|y", "2"]], [], "same candidates"),
@@ -936,8 +969,8 @@ def test_a_path_that_leaves_the_folder_is_refused_even_when_skipping(trees, tmp_
         table,
         "--images",
         folder / "pictures",
-        "--on-error",
-        "skip",
+        "--set",
+        "data.on_error=skip",
         "--out",
         tmp_path / "run",
     ]
@@ -972,7 +1005,7 @@ def test_fresh_keeps_files_that_the_user_put_into_the_run_folder(tmp_path):
     ]
     ltpll(*command)
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "run" / "cleaned.parquet")
-    ltpll(*command, "--seed", "1", "--fresh")
+    ltpll(*command, "--set", "training.seed=1", "--fresh")
     assert (tmp_path / "run" / "cleaned.parquet").exists()
 
 
@@ -1049,8 +1082,8 @@ def test_feature_columns_are_refused_if_the_features_have_no_named_columns(trees
         "train",
         trees[0] / "labels.csv",
         *more,
-        "--feature-column",
-        "u",
+        "--set",
+        "table.features=u",
         "--out",
         tmp_path / "run",
         status=2,

@@ -103,7 +103,7 @@ def test_rerunning_the_command_restores_a_damaged_file(trained, undamaged, run, 
 
 def test_the_classifier_of_another_run_is_refused(trained, run, tmp_path):
     _, table, command = trained
-    ltpll(*command, "--seed", "1", "--out", tmp_path / "other")
+    ltpll(*command, "--set", "training.seed=1", "--out", tmp_path / "other")
     shutil.copy(tmp_path / "other" / "classifier.safetensors", run)
     assert "not the file that the run wrote" in ltpll(
         "predict", run, table, "--out", tmp_path / "p.csv", status=2

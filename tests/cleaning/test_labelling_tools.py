@@ -8,7 +8,18 @@ from support.commands import ltpll_here as ltpll
 from support.labelled_json import annotation, task, written
 from support.user_tables import rows_of, write_trees
 
-QUICK = ["--epochs", "8", "--folds", "2", "--side", "8", "--batch-size", "16", "--device", "cpu"]
+QUICK = [
+    "--epochs",
+    "8",
+    "--folds",
+    "2",
+    "--set",
+    "data.side=8",
+    "--set",
+    "training.batch_size=16",
+    "--device",
+    "cpu",
+]
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +119,8 @@ def test_scores_and_categories_are_trained_on(trees, tmp_path):
         "1",
         "--folds",
         "0",
-        "--side",
-        "8",
+        "--set",
+        "data.side=8",
         "--device",
         "cpu",
     ]
@@ -122,7 +133,7 @@ def test_scores_and_categories_are_trained_on(trees, tmp_path):
     assert "2.0 candidates per set" in ltpll("train", path, *images, "--top-k", "2")
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "tasks.json")
     assert json.loads((tmp_path / "tasks.json").read_text())[0]["data"] == {"image": "000.png"}
-    described = ltpll("data", "describe", path, "--mass", "0.95")
+    described = ltpll("describe", path, "--set", "table.mass=0.95")
     assert "Read as a file of SpeciesNet." in described
     assert "3.00 labels on average" in described
     ltpll(
@@ -153,10 +164,10 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         ((truncated, *images), "truncated"),
         ((outside, *images), "leads out of"),
         ((other, *images), "none of the JSON files that are understood"),
-        ((export, *images, "--control", "tree"), "name one with --control"),
-        ((export, *images, "--class-column", "is_*"), "class_columns does not apply to "),
+        ((export, *images, "--set", "table.control=tree"), "name one with --control"),
+        ((export, *images, "--class-columns", "is_*"), "class_columns does not apply to "),
         ((export, "--out", tmp_path / "run"), "give --images DIR or --features FILE"),
-        ((folder / "labels.csv", *images, "--control", "tree"), "omit it for tables"),
+        ((folder / "labels.csv", *images, "--set", "table.control=tree"), "omit it for tables"),
     ):
         assert fragment in ltpll("train", *arguments, status=2)
     assert not (tmp_path / "run").exists()
@@ -165,5 +176,5 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
     )
     assert "is the table of the run" in ltpll("clean", folder / "run", "--out", export, status=2)
     assert "it has no column 'x': omit --column" in ltpll(
-        "data", "describe", export, "--column", "x", status=2
+        "describe", export, "--candidates", "x", status=2
     )

@@ -23,8 +23,8 @@ QUICK = [
     "20",
     "--folds",
     "0",
-    "--batch-size",
-    "16",
+    "--set",
+    "training.batch_size=16",
     "--device",
     "cpu",
     "--rebalancer",
@@ -200,8 +200,8 @@ def test_a_fine_tuned_network_is_kept_by_the_run(trees, tmp_path):
         tmp_path / "run",
         "--backbone",
         trees / "small.safetensors",
-        "--finetune",
-        "last",
+        "--set",
+        "training.finetune=last",
         "--epochs",
         "2",
     )
@@ -230,23 +230,30 @@ def test_a_fine_tuned_network_is_kept_by_the_run(trees, tmp_path):
     ("options", "words"),
     [
         (
-            ["--backbone", "colours.onnx", "--side", "32"],
+            ["--backbone", "colours.onnx", "--set", "data.side=32"],
             "The backbone decides the size of the pictures: leave --side out.",
         ),
         (
-            ["--finetune", "all"],
+            ["--set", "training.finetune=all"],
             "There is no pretrained network to fine-tune: give one with --backbone",
         ),
         (
-            ["--backbone", "colours.onnx", "--finetune", "some"],
+            ["--backbone", "colours.onnx", "--set", "training.finetune=some"],
             "Fine-tuning is 'some': choose none, last, all.",
         ),
         (
-            ["--backbone", "small.safetensors", "--finetune", "all", "--model", "resnet18"],
+            [
+                "--backbone",
+                "small.safetensors",
+                "--set",
+                "training.finetune=all",
+                "--set",
+                "training.model=resnet18",
+            ],
             "leave one of --model and --finetune out.",
         ),
         (
-            ["--backbone", "colours.onnx", "--finetune", "all"],
+            ["--backbone", "colours.onnx", "--set", "training.finetune=all"],
             "has no weights that can be trained: train on its features instead",
         ),
         (["--backbone", "missing.onnx"], "missing.onnx"),
@@ -285,7 +292,7 @@ def test_pictures_on_disk_train_the_same_network_as_pictures_in_memory(
     weights = []
     for name, limit in (("memory", on_disk.IN_MEMORY), ("disk", 0)):
         monkeypatch.setattr(on_disk, "IN_MEMORY", limit)
-        train(trees, tmp_path / name, "--side", "8", "--epochs", "2", "--folds", "2")
+        train(trees, tmp_path / name, "--set", "data.side=8", "--epochs", "2", "--folds", "2")
         classifier = PartialLabelClassifier.load(tmp_path / name / "classifier.safetensors")
         weights.append([tensor.numpy() for tensor in classifier.model_.state_dict().values()])
         rows = ltpll("clean", tmp_path / name, "--out", tmp_path / f"{name}.csv") and rows_of(

@@ -258,7 +258,8 @@ def test_pruning_is_not_combined_with_answers(tmp_path):
     message = ltpll_here(
         "train",
         tmp_path / "t.csv",
-        "--prune",
+        "--set",
+        "training.prune=true",
         "--reviewed",
         tmp_path / "r.csv",
         "--out",
@@ -278,7 +279,7 @@ def test_groups_exclusions_and_possible_classes_are_read_and_named_in_the_next_c
     ]
     write_csv(tmp_path / "t.csv", ["candidates", "a", "b", "c"], rows)
     (tmp_path / "tree.txt").write_text("canids\n  fox\n  wolf\nfelids\n  lynx\n")
-    options = ("--taxonomy", tmp_path / "tree.txt", "--empty", "all")
+    options = ("--set", f"table.taxonomy={tmp_path / 'tree.txt'}", "--set", "table.empty=all")
     printed = ltpll_here(
         "data",
         "prune",

@@ -137,7 +137,15 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     answered = write_csv(
         tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue]
     )
-    again = ("train", folder / "t.csv", "--reviewed", answered, "--from", folder / "run", *QUICK)
+    again = (
+        "train",
+        folder / "t.csv",
+        "--reviewed",
+        answered,
+        "--start-from",
+        folder / "run",
+        *QUICK,
+    )
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
     ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
     cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
@@ -174,22 +182,22 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
         ";",
         "--id",
         "bird",
-        "--possible",
-        "here",
-        "--feature-column",
-        "u",
+        "--set",
+        "table.possible=here",
+        "--set",
+        "table.features=u",
     ]
     settings = [
-        "--feature-column",
-        "v",
+        "--set",
+        "table.features=v",
         "--method",
         "cc",
-        "--extra",
-        "mixup",
-        "--lr",
-        "0.02",
-        "--seed",
-        "7",
+        "--set",
+        "training.extras=mixup",
+        "--set",
+        "training.lr=0.02",
+        "--set",
+        "training.seed=7",
         "--goal",
         "accuracy",
     ]
@@ -223,13 +231,13 @@ def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_p
         "train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2
     )
     assert "same run" in ltpll(
-        "train", folder / "t.csv", "--from", folder / "run", "--out", folder / "run", status=2
+        "train", folder / "t.csv", "--start-from", folder / "run", "--out", folder / "run", status=2
     )
     other = write_csv(
         tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]]
     )
     assert "none of the 2 examples" in ltpll(
-        "train", other, "--from", folder / "run", "--out", out, status=2
+        "train", other, "--start-from", folder / "run", "--out", out, status=2
     )
     assert "overwritten" in ltpll("review", folder / "run", "--out", folder / "t.csv", status=2)
     assert not out.exists()

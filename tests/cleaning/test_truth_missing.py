@@ -19,8 +19,8 @@ QUICK = (
     20,
     "--device",
     "cpu",
-    "--threads",
-    1,
+    "--set",
+    "run.threads=1",
 )
 
 
@@ -54,8 +54,8 @@ def runs(tmp_path_factory):
         *QUICK,
         "--folds",
         3,
-        "--truth-missing",
-        "auto",
+        "--set",
+        "training.truth_missing=auto",
         "--out",
         folder / "open",
     )
@@ -110,8 +110,8 @@ def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):
         *QUICK,
         "--folds",
         3,
-        "--truth-missing",
-        "auto",
+        "--set",
+        "training.truth_missing=auto",
         "--out",
         folder / "open",
     )
@@ -121,8 +121,8 @@ def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):
         *QUICK,
         "--folds",
         3,
-        "--truth-missing",
-        0.2,
+        "--set",
+        "training.truth_missing=0.2",
         "--out",
         folder / "open",
         status=2,
@@ -136,8 +136,8 @@ def test_other_values_are_refused_and_nothing_is_written(tmp_path, value):
     message = ltpll_here(
         "train",
         tmp_path / "trees.csv",
-        "--truth-missing",
-        value,
+        "--set",
+        f"training.truth_missing={value}",
         "--out",
         tmp_path / "run",
         status=2,

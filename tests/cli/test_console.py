@@ -43,7 +43,7 @@ def run_in_ascii(tmp_path, monkeypatch):
 
 
 def test_characters_that_the_output_lacks_are_replaced(run_in_ascii):
-    status, printed, _ = run_in_ascii("data", "describe", "t.csv")
+    status, printed, _ = run_in_ascii("describe", "t.csv")
     assert status == 0
     assert "? estimate, ? ? bounds" in printed
     status, _, errors = run_in_ascii("train", "\u05e9.csv")
@@ -52,7 +52,7 @@ def test_characters_that_the_output_lacks_are_replaced(run_in_ascii):
 
 
 def test_json_has_every_character_in_any_encoding(run_in_ascii):
-    status, printed, _ = run_in_ascii("data", "describe", "t.csv", "--json")
+    status, printed, _ = run_in_ascii("describe", "t.csv", "--json")
     assert status == 0
     assert {"\u05e9\u05dc", "\u00e9"} <= set(
         re.findall(r'"(.*?)"', json.dumps(json.loads(printed), ensure_ascii=False))

@@ -25,8 +25,8 @@ def trained(tmp_path_factory):
         ltpll(
             "train",
             "t.csv",
-            "--taxonomy",
-            "tree.txt",
+            "--set",
+            "table.taxonomy=tree.txt",
             "--epochs",
             "1",
             "--folds",
@@ -86,7 +86,7 @@ def content(folder):
             "is given as --features",
         ),
         (
-            ["data", "prune", "t.csv", "--taxonomy", "f.csv", "--out", "f.csv"],
+            ["data", "prune", "t.csv", "--set", "table.taxonomy=f.csv", "--out", "f.csv"],
             "is given as --taxonomy",
         ),
         (["data", "prune", "f.classes.csv", "--out", "f.csv"], "f.classes.csv is given as TABLE"),

@@ -46,7 +46,7 @@ def test_a_pruned_table_is_trained_with_the_command_that_is_printed(table, tmp_p
 def test_train_prunes_if_told_to_and_the_run_says_so(table, tmp_path):
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
     assert "Neighbours voted against 30 of 93" in " ".join(
-        ltpll("train", "t.csv", "--prune", "--out", "pruned", *quick).split()
+        ltpll("train", "t.csv", "--set", "training.prune=true", "--out", "pruned", *quick).split()
     )
     assert "Neighbours" not in ltpll("train", "t.csv", "--out", "plain", *quick)
     configs = {
@@ -80,7 +80,15 @@ def test_train_refuses_to_prune_by_pixels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_trees(tmp_path, n=8)
     assert "not by pixels" in ltpll(
-        "train", "labels.csv", "--images", "pictures", "--prune", "--out", "run", status=2
+        "train",
+        "labels.csv",
+        "--images",
+        "pictures",
+        "--set",
+        "training.prune=true",
+        "--out",
+        "run",
+        status=2,
     )
     assert not (tmp_path / "run").exists()
 
@@ -104,8 +112,8 @@ def test_the_shares_that_the_sets_show_before_pruning_are_kept_for_training(scen
     printed = ltpll("data", "prune", "s.csv", "--out", "p.csv")
     assert "Next: ltpll train p.csv --prior p.shares.csv" in printed
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
-    ltpll("train", "p.csv", "--prior", "p.shares.csv", "--out", "first", *quick)
-    ltpll("train", "s.csv", "--prune", "--out", "both", *quick)
+    ltpll("train", "p.csv", "--set", "training.prior=p.shares.csv", "--out", "first", *quick)
+    ltpll("train", "s.csv", "--set", "training.prune=true", "--out", "both", *quick)
     priors = [
         json.loads((tmp_path / run / "result.json").read_text())["prior"]
         for run in ("first", "both")
@@ -113,7 +121,27 @@ def test_the_shares_that_the_sets_show_before_pruning_are_kept_for_training(scen
     for prior in priors:
         assert prior["how"] == "given"
         np.testing.assert_allclose(prior["estimate"], scenes.average, atol=1e-5)
-    chosen = ltpll("train", "s.csv", "--prune", "--prior", "sets", "--out", "chosen", *quick)
+    chosen = ltpll(
+        "train",
+        "s.csv",
+        "--set",
+        "training.prune=true",
+        "--set",
+        "training.prior=sets",
+        "--out",
+        "chosen",
+        *quick,
+    )
     assert "as requested" in " ".join(chosen.split())
-    ltpll("train", "s.csv", "--prune", "--rebalancer", "none", "--out", "none", *quick)
+    ltpll(
+        "train",
+        "s.csv",
+        "--set",
+        "training.prune=true",
+        "--rebalancer",
+        "none",
+        "--out",
+        "none",
+        *quick,
+    )
     assert json.loads((tmp_path / "none" / "result.json").read_text())["config"]["prior"] == "auto"

@@ -31,14 +31,14 @@ def run(tmp_path_factory):
     (folder / "tree.txt").write_text(TREE)
     (folder / "sites.csv").write_text("site,class\nsouth,first\n")
     options = [
-        "--taxonomy",
-        folder / "tree.txt",
-        "--empty",
-        "all",
-        "--site",
-        "place",
-        "--possible-at",
-        folder / "sites.csv",
+        "--set",
+        f"table.taxonomy={folder / 'tree.txt'}",
+        "--set",
+        "table.empty=all",
+        "--set",
+        "table.site=place",
+        "--set",
+        f"table.possible_at={folder / 'sites.csv'}",
     ]
     printed = ltpll("train", folder / "t.csv", *options, *QUICK, "--out", folder / "run")
     assert "3 classes" in printed
@@ -50,7 +50,7 @@ def run(tmp_path_factory):
 def test_describe_reads_the_sets_that_train_was_given(run):
     folder, options = run
     table, trained = (
-        json.loads(ltpll("data", "describe", *source, "--json"))
+        json.loads(ltpll("describe", *source, "--json"))
         for source in ([folder / "t.csv", *options], [folder / "run"])
     )
     expected = {
@@ -101,17 +101,19 @@ def test_train_says_that_scores_were_read_and_can_ignore_them(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
     said = "Scores were read"
     assert said in ltpll("train", table, *QUICK, "--out", tmp_path / "run")
-    assert said not in ltpll("train", table, *QUICK, "--scores", "none", "--out", tmp_path / "none")
-    assert said in ltpll("data", "describe", table)
+    assert said not in ltpll(
+        "train", table, *QUICK, "--set", "table.scores=none", "--out", tmp_path / "none"
+    )
+    assert said in ltpll("describe", table)
 
 
 def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
     folder, _ = run
     wrong = {
-        ("--empty", "some"): "empty is 'some'",
-        ("--taxonomy", tmp_path / "nothing.csv"): "There is no file",
-        ("--site", "place"): "need the file possible_at",
-        ("--from-annotators", "union", "--empty", "all"): "empty is for candidate sets",
+        ("--set", "table.empty=some"): "empty is 'some'",
+        ("--set", f"table.taxonomy={tmp_path / 'nothing.csv'}"): "There is no file",
+        ("--set", "table.site=place"): "need the file possible_at",
+        ("--annotators", "union", "--set", "table.empty=all"): "empty is for candidate sets",
         (): "--empty all",
     }
     for options, words in wrong.items():
@@ -127,7 +129,7 @@ def test_train_and_describe_warn_in_one_line_of_a_class_that_looks_misspelled(tm
         tmp_path / "t.csv", ["candidates", "u"], [[name, i % 7] for i, name in enumerate(names)]
     )
     for command in (
-        ["data", "describe", table],
+        ["describe", table],
         ["train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run"],
     ):
         done = ltpll_in_child(*command)

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 from ltpll.backbones import Preprocessing
+from ltpll.pictures import files as pictures
 from ltpll.pictures.files import Geometry, list_pictures, read_pictures, with_box
-from ltpll.tables import pictures
 from support.processes import environment_of_tests
 from support.refusals import refusal
 

@@ -41,7 +41,7 @@ def test_threads_of_pyarrow_are_given_no_object_of_python(tmp_path, monkeypatch)
 )
 def test_commands_that_end_right_after_reading_are_not_aborted(tmp_path, content):
     (tmp_path / "t.csv").write_text(content)
-    command = [sys.executable, "-m", "ltpll", "data", "describe", str(tmp_path / "t.csv")]
+    command = [sys.executable, "-m", "ltpll", "describe", str(tmp_path / "t.csv")]
     for _ in range(12):
         assert (
             subprocess.run(

@@ -265,8 +265,8 @@ def small(root, out, epochs=6):
     options = [
         "--width",
         "2",
-        "--batch-size",
-        "32",
+        "--set",
+        "training.batch_size=32",
         "--epochs",
         epochs,
         "--method",
