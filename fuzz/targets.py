@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from fuzz.mutations import (
 )
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
+from ltpll.settings import as_toml
 from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.read_tables import read_table
@@ -259,35 +261,27 @@ def run_arrays(case: bytes, folder: Path) -> None:
 
 
 def run_config(case: bytes, folder: Path) -> None:
-    """Read a config file and build the parts that it names."""
-    from ltpll.cli.config_file import read_config
+    """Read a file of settings, write them again, and build the parts that it names."""
+    from ltpll.cleaning.settings import TrainJob
     from ltpll.parts import build_parts
-    from ltpll.runs.run import config_hash
-    from ltpll_research.benchmark import Experiment
+    from ltpll.settings import by_full_name, file_text, read_file, with_settings
 
-    path = folder / "c.yaml"
+    path = folder / "ltpll.toml"
     path.write_bytes(case[1:])
-    experiment = Experiment.from_mapping(read_config(path))
-    assert len(config_hash(experiment.config())) == 12
-    assert Experiment.from_config(json.loads(json.dumps(experiment.config()))) == replace(
-        experiment, options=experiment.config()["options"]
-    )
-    counts = np.asarray([3, 2, 1])
-    build_parts(
-        experiment.method,
-        experiment.rebalancer,
-        experiment.extras,
-        experiment.used_options(),
-        class_frequencies=counts,
-    )
+    job = with_settings(TrainJob, by_full_name(TrainJob, read_file(path)))
+    path.write_text(file_text(job, "Written"), encoding="utf-8")
+    assert with_settings(TrainJob, by_full_name(TrainJob, read_file(path))) == job
+    settings = job.training
+    job.table.check()
+    settings.check(("cat", "dog"))
+    build_parts(settings.method, settings.rebalancer, settings.extras, settings.options)
 
 
 def config_mutation(rng: random.Random, data: bytes) -> bytes:
-    import yaml
-
     try:
-        return yaml.safe_dump(mutated_tree(rng, yaml.safe_load(data))).encode("utf-8", "replace")
-    except Exception:  # not YAML that this mutation can change
+        tree = mutated_tree(rng, tomllib.loads(data.decode()))
+        return "\n".join(f"{as_toml(str(k))} = {as_toml(v)}" for k, v in tree.items()).encode()
+    except Exception:  # not TOML that this mutation can change
         return data
 
 

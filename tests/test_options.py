@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ltpll.cleaning.settings import FRONT, TrainJob
 from ltpll.cli import app
-from support.any_options import BOTH, NAME, NUMBER, SHORT, WHOLE, check, flat, outcome, some
+from ltpll.settings import settings_of
+from support.any_options import BOTH, NAME, NUMBER, SHORT, WHOLE, check, outcome, some
 from support.user_tables import feature_rows, write_csv
 
 OWN = {
@@ -14,8 +16,8 @@ OWN = {
     "--ignore": st.sampled_from(["u", "nothing", "id", "candidates", "", "*", "la*"]),
     "--candidates": st.sampled_from(["candidates", "u", "nothing", ""]),
     "--separator": st.sampled_from(["|", ";", "", "ab"]),
-    "--class-column": st.sampled_from(["u", "is_*", "nothing", "*"]),
-    "--probability-column": st.sampled_from(["u", "p_*", "nothing"]),
+    "--class-columns": st.sampled_from(["u", "is_*", "nothing", "*"]),
+    "--probability-columns": st.sampled_from(["u", "p_*", "nothing"]),
     "--top-k": WHOLE,
     "--mass": NUMBER,
     "--scores": st.sampled_from(["weights", "none", "all"]),
@@ -25,7 +27,7 @@ OWN = {
     "--possible": st.sampled_from(["label", "candidates", "nothing", "u"]),
     "--site": st.sampled_from(["split", "label", "nothing"]),
     "--possible-at": st.sampled_from(["nowhere.csv", "nowhere", "."]),
-    "--from-annotators": st.sampled_from(
+    "--annotators": st.sampled_from(
         ["union", "votes>=2", "votes-2", "top-3", "votes>=0", "top-x", ""]
     ),
     "--task": st.sampled_from(["id", "nothing", "u", ""]),
@@ -71,6 +73,16 @@ def place(tmp_path_factory):
     return folder
 
 
+def words(drawn):
+    """The options, each as an option of `train` or by `--set`."""
+    renamed = {"feature-column": "features", "extra": "extras"}
+    for option, value in drawn:
+        name = renamed.get(option[2:], option[2:]).replace("-", "_")
+        known = [one for one in settings_of(TrainJob) if one.endswith(f".{name}")]
+        rare = [one for one in known if one not in FRONT]
+        yield from ("--set", f"{rare[0]}={value}") if rare else (option, value)
+
+
 @settings(max_examples=25)
 @given(
     drawn=some(BOTH | OWN),
@@ -79,7 +91,7 @@ def place(tmp_path_factory):
 )
 def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
     check(
-        app, place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)]
+        app, place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *words(drawn)]
     )
 
 
@@ -100,6 +112,6 @@ def test_a_wrong_value_is_refused_before_anything_is_written_and_the_corrected_c
     epochs = [] if "--epochs" in options else ["--epochs", "1"]
     status, message = outcome(app, *command, *epochs, *options)
     assert status == 2
-    assert options[0].strip("-").replace("-", "_") in message or options[1] in message
+    assert options[-1].rpartition("=")[2] in message
     assert not (tmp_path / "runs").exists()
     assert outcome(app, *command, "--epochs", "1")[0] == 0

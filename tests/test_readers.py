@@ -15,7 +15,6 @@ import scipy.io
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ltpll.cli.config_file import LARGEST, read_config
 
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
@@ -180,28 +179,6 @@ def test_lists_of_anything_are_labels_or_are_refused(labels):
 
 
 # ---- config files -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "fragment"),
-    [
-        ("? [a]\n: 1", "in line 1: found unhashable key"),
-        (f"data: {'9' * 5000}", "cannot be read: Exceeds the limit"),
-        ("data: 2001-99-99", "cannot be read: month must be in 1..12"),
-        ("data: !!int ''", "cannot be read"),
-        ("[" * 2000, "cannot be read: it has too many brackets"),
-        ("- " * 2000, "cannot be read: its lists are nested too deeply"),
-        ("data: &a x\nmethod: *a", "aliases (*name) are not supported"),
-        (
-            "data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)),
-            "aliases (*name) are not supported",
-        ),
-        ("data: " + "x" * LARGEST, "is larger than 16 KiB"),
-    ],
-)
-def test_a_config_that_is_none_is_refused(tmp_path, content, fragment):
-    (tmp_path / "c.yaml").write_text(content)
-    assert fragment in refusal(lambda: read_config(tmp_path / "c.yaml"))
 
 
 # ---- arrays and checkpoints -------------------------------------------------------------------------------------------

@@ -129,20 +129,24 @@ def expected(kind: Any) -> str:
 
     Examples:
         >>> expected(Count | Literal["auto"])
-        "a whole number of at least 1, or 'auto'"
+        'a whole number of at least 1 or auto'
     """
+    *first, last = _alternatives(kind)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _alternatives(kind: Any) -> list[str]:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return str(arguments[1].words(expected(arguments[0])))
+        return [arguments[1].words(expected(arguments[0]))]
     if origin in (Union, types.UnionType):
-        words = [expected(one) for one in arguments if one is not type(None)]
-        return ", or ".join(words)
+        return [word for one in arguments if one is not type(None) for word in _alternatives(one)]
     if origin is Literal:
-        return " or ".join(map(repr, arguments))
+        return list(arguments)
     if origin is tuple:
-        return f"{expected(arguments[0])}, or a list of such"
+        return [f"{expected(arguments[0])}, or a list of such"]
     plain = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-    return plain.get(kind, "a table of names and values")
+    return [plain.get(kind, "a table of names and values")]
 
 
 # ---- one setting -------------------------------------------------------------------------------------
@@ -230,9 +234,10 @@ def setting(cls: type[Any], name: str) -> Setting:
     last = name.rpartition(".")[2]
     similar = [one for one in known if one.rpartition(".")[2] == last]
     similar = similar or get_close_matches(name, known, n=1)
-    what = "a section" if any(one.startswith(f"{name}.") for one in known) else "no setting"
-    hint = f"did you mean {similar[0]}?" if similar else "`ltpll train --write-config` lists all."
-    raise InputError(f"{shown(name)} is {what}: {hint}")
+    if any(one.startswith(f"{name}.") for one in known):
+        raise InputError(f"{shown(name)} is a section: give one of its settings a value.")
+    hint = f"{similar[0]} may be meant" if similar else "`ltpll train --write-config` lists all"
+    raise InputError(f"There is no setting {shown(name)}; {hint}.")
 
 
 # ---- many settings -----------------------------------------------------------------------------------

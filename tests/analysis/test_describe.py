@@ -378,7 +378,7 @@ REFUSED = {
     ),
     "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
-    "a separator of a run": ([".", "--separator", ";"], "are for files"),
+    "a separator of a run": ([".", "--separator", ";"], "says how a file is read"),
     "annotations of an array": (
         ["m.npy", "--annotators", "union"],
         "no column for annotators",
@@ -395,7 +395,7 @@ REFUSED = {
         ["ok.csv", "--annotators", "union"],
         "name the columns with --task, --worker and --annotation",
     ),
-    "true labels of a run": ([".", "--label", "x"], "are for files"),
+    "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
     "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),

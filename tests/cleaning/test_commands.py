@@ -475,7 +475,7 @@ def test_another_goal_for_a_finished_run_is_a_matter_of_prediction(tmp_path):
             "Row 1 below the header of {} has the candidate 'a; b', which looks like several labels",
         ),
         (["a; b", "a", "b"], "use one separator throughout, and pass --separator ';'."),
-        (["a|b", "", "b"], "read it with --empty all if nothing is known"),
+        (["a|b", "", "b"], "read it with --set table.empty=all if nothing is known"),
     ],
 )
 def test_messages_name_options_as_the_command_line_has_them(tmp_path, cells, advice):
@@ -504,7 +504,7 @@ def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
     ]
     message = ltpll(*command, status=2)
     assert message.endswith(
-        "in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight."
+        "in the feature column 'weight': correct the cell, drop the row, or leave the column out with --set table.ignore=weight."
     )
     assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
         *command, "--set", "table.ignore=weight"
@@ -1192,5 +1192,5 @@ def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path,
         "There is no file cifar11: give a table (.csv"
     )
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
-    (tmp_path / "c.yaml").write_text("data: 5\n")
-    assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)
+    (tmp_path / "c.toml").write_text("[data]\ntable = 5\n")
+    assert "data.table is 5: it must be text" in ltpll("train", "--config", "c.toml", status=2)

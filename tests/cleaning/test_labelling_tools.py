@@ -167,7 +167,10 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         ((export, *images, "--set", "table.control=tree"), "name one with --control"),
         ((export, *images, "--class-columns", "is_*"), "class_columns does not apply to "),
         ((export, "--out", tmp_path / "run"), "give --images DIR or --features FILE"),
-        ((folder / "labels.csv", *images, "--set", "table.control=tree"), "omit it for tables"),
+        (
+            (folder / "labels.csv", *images, "--set", "table.control=tree"),
+            "leave it out for tables",
+        ),
     ):
         assert fragment in ltpll("train", *arguments, status=2)
     assert not (tmp_path / "run").exists()

@@ -70,7 +70,7 @@ def test_the_classes_of_a_config_may_be_numbers():
     [
         (
             {"goal": "speed"},
-            "The goal is 'speed': choose balanced (every class counts the same) or accuracy (every example).",
+            "goal is 'speed': it must be balanced or accuracy.",
         ),
         (
             {"prior": "guess"},

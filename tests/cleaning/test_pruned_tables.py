@@ -235,23 +235,6 @@ def test_a_table_that_was_pruned_before_or_pictures_are_refused(tmp_path):
     assert "give a pretrained network" in refusal(lambda: prune(pictures, tmp_path / "out.csv"))
 
 
-def test_sets_with_scores_and_files_of_other_tools_are_pruned_while_training_only(tmp_path):
-    rows = [
-        (f"{'cat:0.7|dog:0.3' if i % 2 else 'dog:0.9|fox:0.1'}", i % 7, i % 5) for i in range(40)
-    ]
-    write_csv(tmp_path / "scored.csv", ["candidates", "a", "b"], rows)
-    message = ltpll_here(
-        "data", "prune", tmp_path / "scored.csv", "--out", tmp_path / "out.csv", status=2
-    )
-    assert "ltpll train --prune" in message
-    (tmp_path / "tasks.json").write_text("[]")
-    message = ltpll_here(
-        "data", "prune", tmp_path / "tasks.json", "--out", tmp_path / "out.csv", status=2
-    )
-    assert "is not a table" in message
-    assert not (tmp_path / "out.csv").exists()
-
-
 def test_pruning_is_not_combined_with_answers(tmp_path):
     write_csv(tmp_path / "t.csv", ["id", "candidates", "a"], [(i, "cat|dog", i) for i in range(40)])
     write_csv(tmp_path / "r.csv", ["id", "answer"], [(0, "cat")])
@@ -266,42 +249,4 @@ def test_pruning_is_not_combined_with_answers(tmp_path):
         tmp_path / "run",
         status=2,
     )
-    assert "leave --prune out" in message
-
-
-def test_groups_exclusions_and_possible_classes_are_read_and_named_in_the_next_command(tmp_path):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 60)
-    cells = [("fox|wolf", "canids", "!lynx", "*", "")[i % 5] for i in range(60)]
-    rows = [
-        (cell, *(np.eye(3)[label] * 5 + rng.normal(size=3)).round(3))
-        for cell, label in zip(cells, y, strict=True)
-    ]
-    write_csv(tmp_path / "t.csv", ["candidates", "a", "b", "c"], rows)
-    (tmp_path / "tree.txt").write_text("canids\n  fox\n  wolf\nfelids\n  lynx\n")
-    options = ("--set", f"table.taxonomy={tmp_path / 'tree.txt'}", "--set", "table.empty=all")
-    printed = ltpll_here(
-        "data",
-        "prune",
-        tmp_path / "t.csv",
-        *options,
-        "--threshold",
-        0.9,
-        "--out",
-        tmp_path / "out.csv",
-    )
-    command = " ".join(printed.replace("\n", " ").split())
-    assert f"--taxonomy {tmp_path / 'tree.txt'}" in command
-    assert "--empty all" in command
-    before, after = (
-        read_table(tmp_path / name, Reading(taxonomy=str(tmp_path / "tree.txt"), empty="all"))
-        for name in ("t.csv", "out.csv")
-    )
-    gone = [row["pruned"] for row in rows_of(tmp_path / "out.csv")]
-    assert any(gone)
-    for i in range(60):
-        given, left = (
-            {table.candidates.classes[c] for c in table.candidates.row(i)}
-            for table in (before, after)
-        )
-        assert left == given - set(gone[i].split("|"))
+    assert "leave training.prune out" in message

@@ -142,5 +142,5 @@ def test_other_values_are_refused_and_nothing_is_written(tmp_path, value):
         tmp_path / "run",
         status=2,
     )
-    assert message.startswith("truth_missing is ")
+    assert message.startswith("training.truth_missing is ")
     assert not (tmp_path / "run").exists()

@@ -31,7 +31,7 @@ def trees(tmp_path, monkeypatch):
     return tmp_path
 
 
-EMBED = ("--backbone", "fake", "--out", "e.npy", "--set", "run.workers=0")
+EMBED = ("--backbone", "fake", "--out", "e.npy", "--workers", "0")
 
 
 def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_table_to_train_on(
@@ -91,10 +91,10 @@ def test_rows_follow_the_table_and_a_table_of_annotations_gives_one_row_per_task
     assert command == [
         "train",
         "votes.csv",
-        "--annotators",
+        "--from-annotators",
         "union",
-        "--set",
-        "table.task=image",
+        "--task",
+        "image",
         "--features",
         "e.npy",
     ]
@@ -162,18 +162,15 @@ def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees,
         (["labels.csv"], "give their folder with --images"),
         (["none.csv", "--images", "pictures"], "There is no file none.csv"),
         (["labels.csv", "--images", "none"], "There is no folder none of pictures"),
-        (
-            ["labels.csv", "--images", "pictures", "--set", "table.path=paht"],
-            "did you mean 'path'?",
-        ),
+        (["labels.csv", "--images", "pictures", "--path", "paht"], "did you mean 'path'?"),
         (
             ["plain.csv", "--images", "pictures"],
             "has neither a column path nor a column id that names pictures",
         ),
-        (["pictures", "--set", "table.path=path"], "--path belongs to a table"),
+        (["pictures", "--path", "path"], "--path belongs to a table"),
         (["empty"], "There are no pictures in empty"),
         (["pictures", "--launcher", "slurm"], "There is no launcher 'slurm'"),
-        (["pictures", "--set", "data.on_error=ignore"], "on_error is 'ignore'"),
+        (["pictures", "--on-error", "ignore"], "on_error is 'ignore'"),
         (["pictures", "--out", "e.csv"], "e.csv must end in .npy"),
         (["pictures", "--out", "labels.csv/e.npy"], "cannot be written"),
         (

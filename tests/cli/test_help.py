@@ -1,18 +1,17 @@
 """Help is fast and grouped, and shows the defaults that the library uses."""
 
+import json
 import re
 import subprocess
 import sys
-from dataclasses import fields
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from ltpll.cleaning.dataset import TableSource
-from ltpll.cleaning.pipeline import TrainingSettings
+from ltpll.cleaning.settings import FRONT, TrainJob
 from ltpll.cli import app
-from ltpll.tables.reading import Reading
+from ltpll.settings import settings_of
 from support.commands import ltpll_here as ltpll
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "scipy", "PIL", "matplotlib", "plotly"}
@@ -65,23 +64,43 @@ def test_help_imports_no_heavy_library():
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
 
-OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds finetune on_error "
-OWN += "candidates separator id path split"
+def test_help_shows_the_defaults_of_the_settings_and_says_what_they_are():
+    lines = " ".join(help_of("train").replace("│", " ").split())
+    for name in FRONT:
+        one = settings_of(TrainJob)[name]
+        assert one.help in lines
+        assert one.default in (None, ()) or f"[default: {one.default}]" in lines
 
 
-@pytest.mark.parametrize(
-    ("command", "dataclasses", "names"),
-    [
-        ("train", (TrainingSettings, TableSource, Reading), OWN),
-        ("data describe", (Reading,), "separator"),
-    ],
-    ids=["train", "data describe"],
-)
-def test_help_shows_the_defaults_of_the_library(command, dataclasses, names):
-    lines = lines_of(*command.split())
-    defaults = {one.name: one.default for cls in dataclasses for one in fields(cls)}
-    for name in names.split():
-        assert f"[default: {defaults[name]}]" in lines["--" + name.replace("_", "-")]
+def test_train_shows_at_most_26_options_and_all_commands_90():
+    count = {path: len(command.params) for path, command in COMMANDS}
+    arguments = {
+        path: sum(one.param_type_name == "argument" for one in command.params)
+        for path, command in COMMANDS
+    }
+    options = {path: n - arguments[path] + 1 for path, n in count.items()}  # one for --help
+    assert options[("train",)] <= 26
+    assert sum(options.values()) + 2 <= 90  # and --version and --help of the program
+
+
+def test_an_option_that_is_a_setting_of_the_file_only_is_explained():
+    message = ltpll("train", "t.csv", "--batch-size", "3", status=2)
+    assert message.endswith("give it with --set training.batch_size=VALUE.")
+    assert "No such option: --epoch" in ltpll("train", "t.csv", "--epoch", "3", status=2)
+
+
+def test_a_written_config_lists_every_setting_and_trains(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("id,candidates,u\na,x|y,1\nb,y,2\nc,x,3\n")
+    quick = ("--set", "training.lr=0.1", "--epochs", "1", "--folds", "0", "--device", "cpu")
+    assert "Wrote ltpll.toml" in ltpll("train", "t.csv", *quick, "--write-config")
+    text = (tmp_path / "ltpll.toml").read_text()
+    assert "\nlr = 0.1\n" in text
+    assert '\n# batch_size = "auto"\n' in text
+    assert "exists already" in ltpll("train", "t.csv", "--write-config", status=2)
+    ltpll("train", "--config", "ltpll.toml")
+    config = json.loads((tmp_path / "ltpll-runs" / "t" / "config.json").read_text())
+    assert (config["lr"], config["epochs"], config["folds"]) == (0.1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +119,14 @@ def test_the_commands_of_a_users_journey_are_in_one_group():
         if "Your own data" in panel
     )
     listed = re.findall(r"^\W*([a-z]+) ", panel, re.M)
-    assert {"data", "train", "clean", "report", "review", "predict"} <= set(listed)
+    assert {"describe", "train", "clean", "report", "review", "predict"} <= set(listed)
 
 
 def test_a_table_on_the_command_line_overrides_the_one_in_the_config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "c.yaml").write_text("data: other.csv\nepochs: 1\nfolds: 0\n")
+    (tmp_path / "c.toml").write_text(
+        'data.table = "other.csv"\n[training]\nepochs = 1\nfolds = 0\n'
+    )
     (tmp_path / "t.csv").write_text("id,candidates,u\na,x|y,1\nb,y,2\nc,x,3\n")
-    ltpll("train", "t.csv", "--config", "c.yaml", "--device", "cpu", "--out", "run")
+    ltpll("train", "t.csv", "--config", "c.toml", "--device", "cpu", "--out", "run")
     assert (tmp_path / "run" / "done").exists()

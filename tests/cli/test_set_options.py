@@ -112,9 +112,9 @@ def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
     wrong = {
         ("--set", "table.empty=some"): "empty is 'some'",
         ("--set", f"table.taxonomy={tmp_path / 'nothing.csv'}"): "There is no file",
-        ("--set", "table.site=place"): "need the file possible_at",
+        ("--set", "table.site=place"): "site is of no use alone",
         ("--annotators", "union", "--set", "table.empty=all"): "empty is for candidate sets",
-        (): "--empty all",
+        (): "--set table.empty=all",
     }
     for options, words in wrong.items():
         assert words in ltpll(

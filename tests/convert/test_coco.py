@@ -79,7 +79,9 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
         assert "which is not left, top, width and height" in refusal(
             lambda path=path: read_table(path, Reading(objects="crops"))
         )
-    assert "choose images or crops" in refusal(lambda: read_table(path, Reading(objects="boxes")))
+    assert "it must be images or crops" in refusal(
+        lambda: read_table(path, Reading(objects="boxes"))
+    )
 
 
 REFUSED = {

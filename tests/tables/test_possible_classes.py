@@ -155,12 +155,12 @@ REFUSALS = {
     "only a site": (
         {"site": "place"},
         "cat,south",
-        "The possible classes of sites need the file possible_at",
+        "site is of no use alone",
     ),
     "only lists": (
         {"possible_at": "sites.csv"},
         "cat,south",
-        "The possible classes of sites need the column site",
+        "possible_at is of no use alone",
     ),
     "two kinds": (
         {"site": "place", "possible_at": "sites.csv", "possible": "x"},

@@ -1078,7 +1078,7 @@ BAD_TEXTS = {
     "unknown weights of votes": (
         VOTES,
         {"annotators": "union", "vote_weights": "best"},
-        "choose reliability, counts or none",
+        "it must be reliability, counts or none",
     ),
     "weights without votes": (
         "candidates\na\n",

@@ -209,7 +209,8 @@ class TrainJob:
         values |= {f"data.{name}": source.get(name) for name in ("table", "images", "features")}
         if record.get("skipped"):
             values["data.on_error"] = "skip"
-        if source.get("images") and source.get("preprocessing") and not config.get("backbone"):
+        scaled = source.get("images") is not None and source.get("preprocessing") is not None
+        if scaled and config.get("backbone") is None:
             values["data.side"] = source["side"]
         # What a labelling tool calls its fields is no setting, and neither are columns that were
         # found by their usual names.

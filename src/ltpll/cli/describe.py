@@ -108,7 +108,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
     from ltpll.tables.candidate_files import LabelledSets
 
     config = read_result(path)["config"]
-    check_is_table_run(path, config, "describe")
+    check_is_table_run(path, config, "data describe")
     table = read_cleaned(path if path.is_dir() else path.parent)
     return LabelledSets(
         candidates_of(table)[0],

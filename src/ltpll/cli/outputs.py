@@ -70,7 +70,7 @@ def check_outputs(
 
 def check_run_folder(job: TrainJob, folder: Path) -> None:
     """Refuse to train in a run folder one of whose own files is an input."""
-    named = {f"the setting {name}": value for name, value in values_of(job).items()}
+    named = {f"given as {name}": value for name, value in values_of(job).items()}
     for path, what in _files_of(named):
         if run_of_file(path) == followed(folder):
             raise InputError(

@@ -144,8 +144,8 @@ class Reading:
             "control names a question of a Label Studio project: leave it out for tables.": (
                 not is_json and self.control is not None
             ),
-            f"{' '.join(site)} is one of two settings, the column of sites and the file "
-            "possible_at with their classes: give both, or leave it out.": len(site) == 1,
+            f"{' '.join(site)} is of no use alone: give site, a column, and possible_at, a file "
+            "of the classes that are possible at each site.": len(site) == 1,
             "The possible classes of a row come from a column or from its site: give one of "
             "possible and possible_at.": self.possible is not None and self.site is not None,
             f"{' '.join(set_rules[:1])} is for candidate sets, but the sets are made of "
