@@ -17,6 +17,7 @@ RESEARCH = Path(ltpll_research.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors"],
+    ["settings", "part_info"],
     ["files", "formatting", "number_types", "processes", "rng", "kernels"],
     ["validation"],
     ["candidates"],

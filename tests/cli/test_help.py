@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from ltpll.cleaning.settings import FRONT, TrainJob
 from ltpll.cli import app
+from ltpll.part_info import built_in_parts
+from ltpll.parts import describe_parts
 from ltpll.settings import settings_of
 from support.commands import ltpll_here as ltpll
 
@@ -49,19 +51,24 @@ START = f"""
 import sys
 from ltpll.cli import app
 try:
-    app(["--help"])
+    app(sys.argv[1:])
 except SystemExit:
     pass
 print({HEAVY} & sys.modules.keys())
 """
 
 
-def test_help_imports_no_heavy_library():
+@pytest.mark.parametrize("command", ["--help", "train --help", "list"])
+def test_help_and_the_list_of_parts_import_no_heavy_library(command):
     result = subprocess.run(
-        [sys.executable, "-c", START], capture_output=True, text=True, check=True
+        [sys.executable, "-c", START, *command.split()], capture_output=True, text=True, check=True
     )
-    assert "First steps" in result.stdout
     assert result.stdout.strip().splitlines()[-1] == "set()"
+
+
+def test_the_list_of_parts_is_read_from_the_source_as_it_is_imported():
+    imported = [one for one in describe_parts() if one.file.startswith("ltpll/")]
+    assert [vars(one) for one in built_in_parts()] == [vars(one) for one in imported]
 
 
 def test_help_shows_the_defaults_of_the_settings_and_says_what_they_are():
