@@ -18,7 +18,8 @@ from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
 from ltpll.interfaces import Extra, Method, Rebalancer
 from ltpll.methods import METHODS
-from ltpll.parts import PartInfo, describe_parts
+from ltpll.part_info import PartInfo
+from ltpll.parts import describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record, results_under

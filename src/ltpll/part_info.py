@@ -59,7 +59,7 @@ def built_in_parts() -> Iterator[PartInfo]:
 def _names_of_parts(tree: ast.Module) -> Iterator[str]:
     """The class attributes `name` of a module."""
     for one in tree.body:
-        for line in one.body if isinstance(one, ast.ClassDef) else ():
-            if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
-                if [ast.unparse(target) for target in line.targets] == ["name"]:
-                    yield str(line.value.value)
+        body = one.body if isinstance(one, ast.ClassDef) else []
+        for line in (line for line in body if isinstance(line, ast.Assign)):
+            if ast.unparse(line.targets[0]) == "name" and isinstance(line.value, ast.Constant):
+                yield str(line.value.value)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ltpll.errors import InputError, shown
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Extra, Method, Rebalancer
 from ltpll.methods import METHODS
+from ltpll.part_info import PartInfo
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
 
@@ -84,22 +84,6 @@ def _build(registry: Registry[P], part: str | P, options: Options, context: Mapp
     return registry.create(name, context, **options.get(name, {}))
 
 
-@dataclass(frozen=True)
-class PartInfo:
-    """A part and its description, from the first line of its module: `source` is the citation, empty if there is none, `idea` the rest."""
-
-    kind: str
-    name: str
-    source: str
-    idea: str
-    file: str
-
-    @property
-    def citation(self) -> str:
-        """The source without the name of the part; a dash if there is none."""
-        return self.source.partition(" (")[2].removesuffix(")") or "–"
-
-
 def describe_parts() -> list[PartInfo]:
     """Every available method, rebalancer and extra, including plug-ins."""
     registries: list[Registry[Any]] = [METHODS, REBALANCERS, EXTRAS]
@@ -107,15 +91,7 @@ def describe_parts() -> list[PartInfo]:
     for registry in registries:
         for name, cls in registry.items():
             module = sys.modules[cls.__module__]
-            first, *_ = (module.__doc__ or "").strip().splitlines() or [""]
-            # The citation ends with a parenthesis, since its title may contain a colon.
-            before, separator, idea = first.partition("): ")
-            source = before + ")" if separator else ""
-            if not separator:
-                idea = first.partition(": ")[2] or first
-            found.append(
-                PartInfo(
-                    registry.kind, name, source, idea, module.__name__.replace(".", "/") + ".py"
-                )
-            )
+            file = module.__name__.replace(".", "/") + ".py"
+            docstring = module.__doc__ or ""
+            found.append(PartInfo.of_docstring(registry.kind, name, docstring, file))
     return found
