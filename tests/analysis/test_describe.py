@@ -527,7 +527,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
         in result.stdout
     )
     assert "surplus of shared pairs" in result.stdout
-    assert "from the sets alone, it is between" in " ".join(result.stdout.split())
+    assert "From the sets alone, it is between" in " ".join(result.stdout.split())
 
 
 def test_single_labels_are_suspected_of_another_separator(tmp_path):

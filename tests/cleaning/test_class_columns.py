@@ -17,10 +17,10 @@ from ltpll.cleaning.results import (
     known_truth,
     lack_truth,
     said_of_missing_labels,
+    summary,
     true_confusion_pairs,
     verdicts,
 )
-from ltpll.cli.clean import _print_summary
 from ltpll.tables.writers import write_table
 from support.cleaned_tables import cleaned_table
 
@@ -140,9 +140,7 @@ def test_a_run_whose_sets_were_not_judged_neither_beats_a_guess_nor_fails_to():
 
 
 @pytest.mark.parametrize("trained_with", [{}, {"truth_missing": "auto"}], ids=["never", "auto"])
-def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other(
-    capsys, trained_with
-):
+def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other(trained_with):
     table = cleaned_table()
     table = replace(
         table, record={**table.record, "config": {**table.record["config"], **trained_with}}
@@ -155,15 +153,14 @@ def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other
     none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
     said = f"About 15% of the sets seem to lack the true label, but none certainly enough to be flagged{advice}."
     assert said_of_missing_labels(none) == said
-    _print_summary(none)
-    assert capsys.readouterr().out.count("lack the true label") == 1
+    assert " ".join(summary(none)).count("lack the true label") == 1
 
 
 @pytest.mark.parametrize("n", [1, 5, 6])
-def test_up_to_five_classes_that_are_not_judged_are_all_named(capsys, n):
+def test_up_to_five_classes_that_are_not_judged_are_all_named(n):
     table = cleaned_table()
     unknown = [[c, 7, 3] for c in range(n)]
-    _print_summary(
+    sentences = summary(
         replace(
             table,
             record={
@@ -172,7 +169,7 @@ def test_up_to_five_classes_that_are_not_judged_are_all_named(capsys, n):
             },
         )
     )
-    said = next(line for line in capsys.readouterr().out.splitlines() if "cannot judge" in line)
+    said = next(line for line in sentences if "cannot judge" in line)
     assert sum(f"class {c} (7 examples, 3 recovered out of fold)" in said for c in range(n)) == (
         n if n <= 5 else 1
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cleaning.settings import TrainJob
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_table
 from ltpll.cli.options import output_option, takes_settings
 from ltpll.cli.report import check_is_table_run
 from ltpll.errors import InputError, printable
@@ -19,8 +19,6 @@ from ltpll.runs.run import read_result
 from ltpll.settings import values_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ltpll.analysis.describe import Description
     from ltpll.tables.candidate_files import LabelledSets
 
@@ -87,14 +85,13 @@ def print_description(source: str, sets: LabelledSets, top: int, *, as_json: boo
 
 
 def _is_result_file(path: Path) -> bool:
-    """Whether a JSON file is the record of a run and not a file of a labelling tool; one that is missing or damaged, by its name."""
+    """Whether a JSON file is the record of a run; one that cannot be read, by its name."""
     from ltpll.convert.json_formats import json_format
     from ltpll.convert.json_stream import json_items
 
     try:
-        return json_format(path) is None and any(
-            item.key in ("format", "config") for item in json_items(path)
-        )
+        items = json_items(path)
+        return json_format(path) is None and any(one.key in ("format", "config") for one in items)
     except InputError:
         return path.name == "result.json"
 
@@ -110,13 +107,11 @@ def _sets_of_run(path: Path) -> LabelledSets:
     config = read_result(path)["config"]
     check_is_table_run(path, config, "data describe")
     table = read_cleaned(path if path.is_dir() else path.parent)
-    return LabelledSets(
-        candidates_of(table)[0],
-        np.asarray([-1 if label is None else label for label in table.true.tolist()]),
-    )
+    true = [-1 if label is None else label for label in table.true.tolist()]
+    return LabelledSets(candidates_of(table)[0], np.asarray(true))
 
 
-# ---- printing ---------------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------
 
 REGIMES = {
     "independent": "Wrong labels seem to join sets independently",
@@ -128,25 +123,24 @@ ESTIMATES = {
     "independent": "EM, the most likely prior",
     "unclear": "a mean of EM and the average uniform target",
 }
-AVERAGE = "the average uniform target"
+CAUTION = {
+    "co-occurrence": "The bounds assume that no class has more rows per group than others, which the "
+    "sets cannot show.",
+    "unclear": "The bounds are wide, since the sets do not show which estimate is right; --group or "
+    "known labels would help.",
+}
 PLOT_WIDTH = 30
 
 
 def _show(source: str, found: Description, top: int) -> None:
     console.print(source, markup=False, soft_wrap=True)
-    some = (
-        f"known for {found.n_labelled:,} of them, which is not enough to compare with"
-        if found.n_labelled
-        else "not known"
-    )
-    known = "known" if found.class_counts else some
-    facts = (
-        f"{counted(found.n_examples, 'example')}, {counted(found.n_classes, 'class', 'classes')}"
-    )
-    _print(f"{facts}; true labels are {known}.")
-    never = [
-        _short(name, 38) for name, n in zip(found.classes, found.appearances, strict=True) if n == 0
-    ]
+    known = "known" if found.class_counts else "not known"
+    if found.n_labelled and not found.class_counts:
+        known = f"known for {found.n_labelled:,} of them, which is not enough to compare with"
+    examples, classes = counted(found.n_examples, "example"), found.n_classes
+    _print(f"{examples}, {counted(classes, 'class', 'classes')}; true labels are {known}.")
+    appearances = zip(found.classes, found.appearances, strict=True)
+    never = [_short(name, 38) for name, n in appearances if n == 0]
     if never:
         shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
         _print(f"Never a candidate, and excluded from every estimated imbalance: {shown}.")
@@ -154,20 +148,8 @@ def _show(source: str, found: Description, top: int) -> None:
     _show_pairs(found)
     _show_ambiguity(found)
     _show_regime(found)
-    _show_prior(found, top)
-
-
-def _table(*headings: str) -> Table:
-    """A small table with text in the first column and numbers in the others."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, heading in enumerate(headings):
-        table.add_column(
-            heading, justify="right" if i else "left", no_wrap=True, overflow="ellipsis"
-        )
-    return table
+    _show_prior(found)
+    _show_classes(found, top)
 
 
 def _print(sentence: str) -> None:
@@ -183,57 +165,46 @@ def _show_sizes(found: Description) -> None:
     first, last = min(found.size_counts), max(found.size_counts)
     _print_heading(f"Set sizes: {found.mean_size:.2f} labels on average, from {first} to {last}")
     if last == 1:
-        _print(
-            "If this is not what you expect, the labels may have another separator: --separator."
-        )
+        _print("If you expect more, the labels may have another separator: --separator.")
         return
     width = -(-(last - first + 1) // 12)  # at most twelve rows
-    bins = [(low, min(low + width - 1, last)) for low in range(first, last + 1, width)]
-    counts = [
-        sum(found.size_counts.get(size, 0) for size in range(low, high + 1)) for low, high in bins
-    ]
-    table = _table("size", "rows", "share", "")
-    table.columns[0].justify, table.columns[-1].justify = "right", "left"
-    for (low, high), n in zip(bins, counts, strict=True):
-        bar = "█" * round(30 * n / max(counts))
-        table.add_row(
-            str(low) if low == high else f"{low}–{high}",
-            f"{n:,}",
-            f"{n / found.n_examples:.1%}",
-            bar,
-        )
-    console.print(table)
+    bins: dict[str, int] = {}
+    for low in range(first, last + 1, width):
+        sizes = range(low, min(low + width, last + 1))
+        name = str(low) if len(sizes) == 1 else f"{low}–{sizes[-1]}"
+        bins[name] = sum(found.size_counts.get(size, 0) for size in sizes)
+    largest = max(bins.values())
+    rows = (
+        (name, f"{n:,}", f"{n / found.n_examples:.1%}", "█" * round(30 * n / largest))
+        for name, n in bins.items()
+    )
+    print_table(("size", "rows", "share", ""), rows, left=[3])
 
 
 def _show_pairs(found: Description) -> None:
-    from rich.text import Text
-
     pairs = found.pairs
     _print_heading("Classes that share sets, compared with independent appearance")
     if not pairs.n:
         _print("None.")
         return
-    table = _table("pair", "rows", "share", "expected", "ratio")
+    rows = []
     for pair in pairs.most_frequent:
-        share, expected = (
-            f"{pair.sets / found.n_examples:.1%}",
-            f"{pair.expected:,.{0 if pair.expected >= 10 else 1}f}",
-        )
-        table.add_row(
-            Text(_both(pair.classes)), f"{pair.sets:,}", share, expected, f"{pair.times:.2f}"
-        )
-    console.print(table)
+        expected = f"{pair.expected:,.{0 if pair.expected >= 10 else 1}f}"
+        figures = (f"{pair.sets:,}", f"{pair.sets / found.n_examples:.1%}", expected)
+        rows.append((_both(pair.classes), *figures, f"{pair.times:.2f}"))
+    print_table(("pair", "rows", "share", "expected", "ratio"), rows, left=[0])
     left = pairs.n - len(pairs.most_frequent)
     more = f"{counted(left, 'more pair shares', 'more pairs share')} sets. " if left else ""
     most = pairs.most_above
     if most is None:
         _print(f"{more}No pair does so more often than chance explains.")
-    else:
-        _print(
-            f"{more}{pairs.n_above:,} of {counted(pairs.n, 'pair')} {'does' if pairs.n_above == 1 else 'do'} so more often than chance "
-            f"explains, above all {_both(most.classes)}: "
-            f"{counted(most.sets, 'row')}, {most.times:.1f} times as many as expected."
-        )
+        return
+    does = "does" if pairs.n_above == 1 else "do"
+    _print(
+        f"{more}{pairs.n_above:,} of {counted(pairs.n, 'pair')} {does} so more often than chance "
+        f"explains, above all {_both(most.classes)}: {counted(most.sets, 'row')}, {most.times:.1f} "
+        "times as many as expected."
+    )
 
 
 def _short(name: Any, most: int) -> str:
@@ -247,118 +218,86 @@ def _both(names: Iterable[Any]) -> str:
 
 
 def _show_ambiguity(found: Description) -> None:
-    low, high = found.ambiguity_bounds
     _print_heading("Ambiguity")
     _print(f"On average, a wrong label joins a set with probability {found.wrong_label_rate:.3f}.")
+    between = "From the sets alone, it is between {:.3f} and {:.3f}.".format(
+        *found.ambiguity_bounds
+    )
     if found.ambiguity_degree is None:
         _print(
-            "The ambiguity degree, the largest such probability of any label in any class, depends on the true labels: "
-            f"from the sets alone, it is between {low:.3f} and {high:.3f}."
+            "The ambiguity degree, the largest such probability of any label in any class, depends "
+            f"on the true labels. {between}"
         )
     else:
         _print(
-            "The ambiguity degree, the largest share of a class's examples whose sets hold the same wrong label, is "
-            f"{found.ambiguity_degree:.3f}; small classes raise it by chance. "
-            f"From the sets alone, it is between {low:.3f} and {high:.3f}."
+            "The ambiguity degree, the largest share of a class's examples whose sets hold the same "
+            f"wrong label, is {found.ambiguity_degree:.3f}; small classes raise it by chance. "
+            f"{between}"
         )
 
 
 def _show_regime(found: Description) -> None:
     _print_heading("Where the sets come from")
-    prior = found.prior
-    if prior.evidence:
-        table = _table("evidence", "observed", "expected", "p-value", "indicates")
-        table.columns[-1].justify = "left"
-        for one in prior.evidence:
-            form = (
-                ",.0f"
-                if one.what.startswith("sets with")
-                else ",.2f"
-                if abs(one.observed) >= 1
-                else ".3f"
-            )
-            expected = "" if one.expected is None else f"{one.expected:{form}}"
-            p = "" if one.p is None else "< 0.0001" if one.p < 0.0001 else f"{one.p:.4f}"
-            table.add_row(one.what, f"{one.observed:{form}}", expected, p, one.speaks_for)
-        console.print(table)
-        _print(
-            "Expected: if rows were drawn one by one, and wrong labels joined them independently."
-        )
+    prior, rows = found.prior, []
+    for one in prior.evidence:
+        digits = 2 if abs(one.observed) >= 1 else 3
+        form = f",.{0 if one.what.startswith('sets with') else digits}f"
+        expected = "" if one.expected is None else f"{one.expected:{form}}"
+        p = "" if one.p is None else "< 0.0001" if one.p < 0.0001 else f"{one.p:.4f}"
+        rows.append((one.what, f"{one.observed:{form}}", expected, p, one.speaks_for))
+    if rows:
+        print_table(("evidence", "observed", "expected", "p-value", "indicates"), rows, left=[0, 4])
+        _print("Expected: if rows were drawn one by one, and wrong labels joined independently.")
         _print(f"{found.recurring:.1%} of the rows share their set with another row.")
     _print(f"{REGIMES[prior.regime]}: {prior.because}.")
 
 
-def _show_prior(found: Description, top: int) -> None:
+def _show_prior(found: Description) -> None:
     from ltpll.priors.set_priors import TOLERANCE
 
     prior = found.prior
     _print_heading("Class prior")
+    estimate = ESTIMATES.get(prior.regime, "the average uniform target")
     if prior.regime == "known":
         _print("The class counts are known.")
     else:
-        _print(
-            f"Estimate: {ESTIMATES.get(prior.regime, AVERAGE)}, with bounds of {prior.width:g} standard deviations."
-        )
+        _print(f"Estimate: {estimate}, with bounds of {prior.width:g} standard deviations.")
     below = bool((prior.estimate[prior.seen] < (1 - 1e-9) / prior.n).any())
     known = "" if found.true_imbalance is None else f" (true labels: {found.true_imbalance:,.1f})"
-    _print(
-        f"Imbalance, the largest class over the smallest: {'above ' if below else ''}{prior.imbalance:,.1f}{known}."
-    )
+    imbalance = f"{'above ' if below else ''}{prior.imbalance:,.1f}{known}"
+    _print(f"Imbalance, the largest class over the smallest: {imbalance}.")
     if prior.regime == "independent":
         _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
-    elif prior.regime == "co-occurrence":
-        _print(
-            "The bounds assume that no class has more rows per group than others, which the sets cannot show."
-        )
-    elif prior.regime == "unclear":
-        _print(
-            "The bounds are wide, since the sets do not show which estimate is right; --group or known labels would help."
-        )
+    elif prior.regime in CAUTION:
+        _print(CAUTION[prior.regime])
     if found.errors is not None:
         _print(
-            f"L1 error: estimate {found.errors['estimate']:.3f}, EM {found.errors['em']:.3f}, average {found.errors['average']:.3f}; "
-            f"{found.errors['within_bounds']:.0%} of the classes lie within their bounds."
+            "L1 error: estimate {estimate:.3f}, EM {em:.3f}, average {average:.3f}; "
+            "{within_bounds:.0%} of the classes lie within their bounds.".format(**found.errors)
         )
     if prior.em_gap > TOLERANCE * found.n_classes:
-        _print(
-            f"EM stopped before it converged: its log-likelihood may be {prior.em_gap:.2g} below the maximum."
-        )
+        gap = f"its log-likelihood may be {prior.em_gap:.2g} below the maximum"
+        _print(f"EM stopped before it converged: {gap}.")
     console.print()
-    _show_classes(found, top)
 
 
 def _show_classes(found: Description, top: int) -> None:
-    from rich.text import Text
-
-    prior = found.prior
+    prior, truth = found.prior, {}
     order = sorted(range(found.n_classes), key=lambda c: -prior.estimate[c])[:top]
-    truth = (
-        None
-        if found.class_counts is None
-        else [count / found.n_examples for count in found.class_counts]
-    )
-    largest = max(
-        [float(prior.upper[c]) for c in order] + ([truth[c] for c in order] if truth else [])
-    )
-    table = _table("class", "estimate", "bounds", "square-root scale")
-    table.columns[-1].justify = "left"
+    if found.class_counts is not None:
+        truth = {c: found.class_counts[c] / found.n_examples for c in order}
+    largest = max([float(prior.upper[c]) for c in order] + list(truth.values()))
+    rows = []
     for c in order:
-        true = None if truth is None else truth[c]
-        plot = interval_plot(
-            float(prior.lower[c]), float(prior.estimate[c]), float(prior.upper[c]), true, largest
-        )
-        bounds = f"{prior.lower[c]:.2%}–{prior.upper[c]:.2%}"
-        table.add_row(
-            Text(_short(found.classes[c], 19)), f"{prior.estimate[c]:.2%}", bounds, Text(plot)
-        )
-    console.print(table)
-    _print(
-        "● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share (⊗ at the estimate)")
-    )
-    if found.n_classes > top:
-        _print(
-            f"Smaller classes not shown: {found.n_classes - top:,} (--top shows more, --json all)."
-        )
+        low, middle, high = (float(one[c]) for one in (prior.lower, prior.estimate, prior.upper))
+        plot = interval_plot(low, middle, high, truth.get(c), largest)
+        rows.append((_short(found.classes[c], 19), f"{middle:.2%}", f"{low:.2%}–{high:.2%}", plot))
+    print_table(("class", "estimate", "bounds", "square-root scale"), rows, left=[0, 3])
+    of_truth = ", × true share (⊗ at the estimate)" if truth else ""
+    _print(f"● estimate, ├ ┤ bounds{of_truth}")
+    left = found.n_classes - top
+    if left > 0:
+        _print(f"Smaller classes not shown: {left:,} (--top shows more, --json all).")
 
 
 def interval_plot(
@@ -369,7 +308,10 @@ def interval_plot(
     largest: float,
     width: int = PLOT_WIDTH,
 ) -> str:
-    """A line with an estimate between its bounds, and the true share if known; positions grow with the square root of the share."""
+    """A line with an estimate between its bounds, and the true share if it is known.
+
+    Positions grow with the square root of the share.
+    """
 
     def position(share: float) -> int:
         return round((width - 1) * (min(share, largest) / largest) ** 0.5) if largest > 0 else 0

@@ -126,7 +126,7 @@ def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def words_of_option(name: str, value: str) -> list[str]:
-    """The words that give a setting a value on the command line, by the last part of its name."""
+    """The words that give a setting a value, by the last part of its name."""
     full = next((one for one in settings_of(TrainJob) if one.endswith(f".{name}")), name)
     rare = full in settings_of(TrainJob) and full not in FRONT
     return ["--set", f"{full}={value}"] if rare else [option_name(full), value]
