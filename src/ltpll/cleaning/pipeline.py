@@ -1,4 +1,4 @@
-"""Pipeline: train on the examples of a table, and leave a finished run that can clean, predict and report."""
+"""Pipeline: train on the examples of a table, and leave a finished run in a folder."""
 
 from __future__ import annotations
 
@@ -35,50 +35,50 @@ from ltpll.training.callbacks import Callback, Checkpoint, Progress
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
-    """The run of these settings on these examples, in the folder `out`; `Run.check_folder` refuses a folder with another run.
+    """The run of these settings on these examples, in the folder `out`.
+
+    `Run.check_folder` refuses a folder with another run.
 
     Raises:
         InputError: The settings do not fit each other or the examples.
     """
     settings.check(examples.candidates.classes)
+    config: Record = asdict(settings)
+    config["extras"] = list(settings.extras)
+    # Settings that earlier versions did not have are left out where they change nothing.
+    unused = {
+        "backbone": settings.backbone is None,
+        "finetune": settings.backbone is None,
+        "prune": not settings.prune,
+        "truth_missing": settings.truth_missing == NEVER,
+    }
+    config = {name: value for name, value in config.items() if not unused.get(name)}
+    if settings.prune:
+        config["prune"] = {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}
     data: Record = {"fingerprint": examples.fingerprint(), "texts": examples.fingerprint_of_texts()}
     data |= {"rows": len(examples), "classes": examples.candidates.n_classes}
-    # As in the runs of versions that had no such settings.
-    without: tuple[str, ...] = () if settings.backbone else ("backbone", "finetune")
-    without += () if settings.prune else ("prune",)
-    without += ("truth_missing",) if settings.truth_missing == NEVER else ()
-    config = {
-        "experiment": "own",
-        "data": data,
-        **{name: value for name, value in asdict(settings).items() if name not in without},
-        "extras": list(settings.extras),
-        "options": {k: dict(v) for k, v in settings.options.items()},
-        **({"prune": {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}} if settings.prune else {}),
-    }
     folder = Path(out).absolute()
-    run = Run(folder.parent, config, folder.name)
+    run = Run(folder.parent, {"experiment": "own", "data": data, **config}, folder.name)
     return _as_of_version_0_2(run, examples) or run
 
 
 def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
-    """The run in the folder, if it is the same one as version 0.2 began it, whose configs did not hold the texts of a table."""
+    """The run in the folder, if it is this one as version 0.2 began it.
+
+    The configs of that version did not hold the texts of a table.
+    """
     try:
         before = run.stored_config()
     except (OSError, ValueError):
         return None
-    if before != {
-        **run.config,
-        "data": {name: value for name, value in run.config["data"].items() if name != "texts"},
-    }:
+    data = {name: value for name, value in run.config["data"].items() if name != "texts"}
+    if before != {**run.config, "data": data}:
         return None
     earlier = replace(run, config=before)
     if not earlier.done or damaged_files(run.folder):
         return earlier  # the texts are stored at the end of training
-    return (
-        earlier
-        if texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table)
-        else None
-    )
+    same = texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table)
+    return earlier if same else None
 
 
 def train_table_run(
@@ -95,7 +95,9 @@ def train_table_run(
     workers: int | None = None,
     on_choice: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Train a run to its end and store everything that cleaning, prediction and reports need; an interrupted run is resumed.
+    """Train a run to its end, and store what cleaning, prediction and reports need.
+
+    An interrupted run is resumed.
 
         Args:
             run: The run, from `table_run`.
@@ -117,7 +119,7 @@ def train_table_run(
         Examples:
             >>> from ltpll.cleaning.dataset import TableSource, read_examples
             >>> from ltpll.cleaning.settings import TrainingSettings
-    from ltpll.cleaning.stored_tables import read_cleaned
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
             >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
             >>> examples = read_examples(source)
             >>> run = table_run("my-run", settings, examples)
@@ -127,9 +129,8 @@ def train_table_run(
     """
     classifier = settings.classifier(device, on_nan, threads)
     how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-    job = CleaningJob(
-        classifier, examples, **how, progress=progress
-    )  # checks everything before the folder exists
+    # Everything is checked before the folder exists.
+    job = CleaningJob(classifier, examples, **how, progress=progress)
     trainer, folder = job.trainer, run.folder
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
@@ -147,9 +148,8 @@ def train_table_run(
         if source.images is not None:
             store_pictures(folder, source.images, examples.table, found.labels)
         if source.backbone is not None:
-            save_backbone(
-                source.backbone, folder / RunFile.BACKBONE
-            )  # so that prediction and export need nothing but the run
+            # Prediction and export then need nothing but the run.
+            save_backbone(source.backbone, folder / RunFile.BACKBONE)
         run.finish(
             {
                 **training_conditions(run, trainer),
@@ -164,20 +164,23 @@ def train_table_run(
 def _described(source: TableSource, examples: Examples) -> Record:
     """What `predict` needs to read other tables in the same way."""
     reading = {**asdict(source.reading), **examples.table.columns}
-    return {
+    images, features, backbone = source.images, source.features, source.backbone
+    record: Record = {
         "table": str(source.table),
-        "images": None if source.images is None else str(source.images),
-        "features": None if source.features is None else str(source.features),
+        "images": None if images is None else str(images),
+        "features": None if features is None else str(features),
         "side": examples.x.shape[1] if examples.x.ndim == 4 else 0,
         "preprocessing": None if source.preprocessing is None else source.preprocessing.record(),
-        "backbone": None
-        if source.backbone is None
-        else {"name": source.backbone.name, "fingerprint": source.backbone.fingerprint()},
+        "backbone": None,
         "reading": {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in reading.items()
         },
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
-        **({"exact": True} if examples.x.dtype == np.float64 else {}),
     }
+    if backbone is not None:
+        record["backbone"] = {"name": backbone.name, "fingerprint": backbone.fingerprint()}
+    if examples.x.dtype == np.float64:
+        record["exact"] = True
+    return record
