@@ -1088,7 +1088,7 @@ def test_feature_columns_are_refused_if_the_features_have_no_named_columns(trees
         tmp_path / "run",
         status=2,
     )
-    assert message.startswith("--feature-column chooses columns of a table")
+    assert message.startswith("table.features chooses columns of a table")
     assert not (tmp_path / "run").exists()
 
 

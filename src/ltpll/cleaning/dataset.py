@@ -187,7 +187,7 @@ def read_examples(
     ):
         beside = "pictures" if source.images is not None else f"the array {source.features}"
         raise InputError(
-            f"--feature-column chooses columns of a table, but the features come from {beside}: leave it out."
+            f"table.features chooses columns of a table, but the features come from {beside}: leave it out."
         )
     reading = source.reading if inside else replace(source.reading, features=())
 

@@ -118,7 +118,9 @@ class TensorBoardEvents(Callback):
     """
 
     def __init__(self, run: Run) -> None:
-        with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
+        with required_by(
+            "The setting run.tensorboard", install="tensorboard", otherwise=", or leave it out"
+        ):
             from torch.utils.tensorboard import SummaryWriter
         self.run, self._new_writer = run, SummaryWriter
         self._writer: Any = None

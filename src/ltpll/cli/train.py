@@ -245,7 +245,9 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
     if sets.weights is not None and examples.table.votes is None:
-        print_line("Scores were read and weight the candidates; --scores none uses the sets only.")
+        print_line(
+            f"Scores were read and weight the candidates; {option('scores', 'none')} uses none."
+        )
     if examples.table.columns:
         columns = [
             f"{role} {shown(name)}{EVALUATION_ONLY if role == 'label' else ''}"
