@@ -22,12 +22,9 @@ KIND = "transformers"
 INSTALL = "'ltpll[transformers]'"
 WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 CONNECT_SECONDS = 5.0
-# Values of a config that name code to run or files to download, or that say nothing about the
-# encoder.
-LEFT_OUT = set(
-    """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype torch_dtype
-    _name_or_path architectures transformers_version id2label label2id problem_type""".split()
-)
+# Values of a config that name code or downloads, or that say nothing about the encoder.
+LEFT_OUT = """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype torch_dtype
+_name_or_path architectures transformers_version id2label label2id problem_type"""
 MOST_PARAMETERS, MOST_LAYERS, LARGEST_NUMBER = 8_000_000_000, 1000, 10**9
 
 Pooling = Literal["pooler", "first", "mean"]
@@ -234,7 +231,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _plain(value) if isinstance(value, Mapping) else value
         for name, value in values.items()
-        if name not in LEFT_OUT and not str(name).endswith("implementation")
+        if name not in LEFT_OUT.split() and not str(name).endswith("implementation")
     }
 
 

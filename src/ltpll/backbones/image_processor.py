@@ -74,7 +74,9 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
         or (not stretched and abs(wide / tall - 1) > 0.02)  # changes the aspect ratio otherwise
         or shorter < side - 1  # adds a border
     ):
-        raise ValueError("its image processor does not scale pictures to squares that are known here")
+        raise ValueError(
+            "its image processor does not scale pictures to squares that are known here"
+        )
     means, stds = (
         tuple(round(float(value), 6) for value in (values[::-1] if reverse else values))
         for values in (mean, std)
