@@ -2,10 +2,11 @@
 
     python benchmarks/embedding.py PACK --out results/bench/embedding-cpu.json
 
-Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the size of photos with some noise. A plain
-loop decodes 32 pictures with Pillow and then runs the network, in torch or in onnxruntime with its
-default settings; `embedded_blocks` decodes in threads meanwhile, and stores features in an empty
-cache. Preparing the network is not counted. CPU time is changed less by other programs.
+Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the
+size of photos with some noise. A plain loop decodes 32 pictures with Pillow and then runs the
+network, in torch or in onnxruntime with its default settings; `embedded_blocks` decodes in threads
+meanwhile, and stores features in an empty cache. Preparing the network is not counted. CPU time is
+changed less by other programs.
 
 Memory: the peak resident set over 1,000, 10,000 and 100,000 small pictures with different content,
 with a network that takes no time.
@@ -76,7 +77,7 @@ def main() -> None:
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
-# ---- speed ------------------------------------------------------------------------------------------------------------
+# ---- speed ---------------------------------------------------------------------------------------
 
 
 def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
@@ -201,7 +202,7 @@ def stream(files: Sequence[str], backbone: Backbone, embedder: Embedder) -> tupl
         return time.perf_counter() - began, np.concatenate(features)
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 class NoNetwork:

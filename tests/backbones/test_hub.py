@@ -207,7 +207,7 @@ def test_loading_restores_the_log_level(folders):
     assert transformers.logging.get_verbosity() == before
 
 
-# ---- refusals -------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def rewritten(path, **changes):
@@ -352,7 +352,7 @@ def test_a_damaged_record_is_refused(change):
     refusal(lambda: Backbone.from_record(record | {"architecture": architecture | change}))
 
 
-# ---- the hub --------------------------------------------------------------------------------------------------------
+# ---- the hub -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def written(
 def encoder(
     path, shape=("n", 3, "h", "w"), outputs=("features",), pool="GlobalAveragePool", metadata=None
 ):
-    """Write an encoder that averages the channels of a picture and multiplies them by `WEIGHT`; other outputs are the averages."""
+    """Write an encoder of channel averages times `WEIGHT`; other outputs are the averages."""
     nodes = [
         helper.make_node(pool, ["x"], ["pooled"]),
         helper.make_node("Conv", ["pooled", "weight"], [outputs[-1]]),
@@ -70,7 +70,10 @@ def test_onnxruntime_reports_nothing_and_leaves_nothing_in_the_home_folder(tmp_p
     path = encoder(tmp_path / "net.onnx")
     home = tmp_path / "home"
     home.mkdir()
-    program = f"from ltpll.backbones.onnx_encoder import open_session; open_session(open({str(path)!r}, 'rb').read())"
+    program = (
+        "from ltpll.backbones.onnx_encoder import open_session; "
+        f"open_session(open({str(path)!r}, 'rb').read())"
+    )
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Embedding in a stream: the rows of a plain loop, whatever is cached and whatever cannot be read."""
+"""Embedding in a stream: the rows of a plain loop, whatever is cached or cannot be read."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The user's own pictures: the pixels that Pillow gives, and a reason for each one that cannot be read."""
+"""The user's pictures: the pixels that Pillow gives, and a reason for each unreadable one."""
 
 import io
 import os
@@ -308,7 +308,7 @@ def test_refusals_of_the_call_itself(folder):
     )
 
 
-# ---- the geometry of a backbone ---------------------------------------------------------------------------------------
+# ---- the geometry of a backbone ------------------------------------------------------------------
 
 
 def resized_and_cropped(picture, resize, side, filter):
@@ -386,7 +386,7 @@ def test_inverted_cmyk_as_adobe_writes_it_has_the_right_colours(tmp_path):
     assert max(pixel[1:]) < 10
 
 
-# ---- a folder ---------------------------------------------------------------------------------------------------------
+# ---- a folder ------------------------------------------------------------------------------------
 
 
 def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):

@@ -73,7 +73,7 @@ class Backbone(nn.Module):
         like = next(self.encoder.parameters(), torch.empty(0))
         try:
             with torch.no_grad():
-                features = self.encoder(like.new_zeros(1, 3, side, side))
+                features: Any = self.encoder(like.new_zeros(1, 3, side, side))
         except Exception as error:  # whatever a user's network raises
             raise InputError(
                 f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels "
@@ -82,12 +82,12 @@ class Backbone(nn.Module):
         finally:
             self.encoder.train(was_training)
         shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        if not isinstance(shape, tuple) or shape[0] != 1 or features.numel() != shape[1]:
+        if not isinstance(shape, tuple) or shape[:1] != (1,) or shape[1:2] != (features.numel(),):
             raise InputError(
                 f"The backbone {self.name!r} returns {shape} for one picture: it must return one "
                 "row of features."
             )
-        return features.numel()
+        return int(features.numel())
 
     def fingerprint(self) -> str:
         """A hash of weights and preprocessing: equal for backbones that give equal features."""
@@ -158,12 +158,13 @@ class Backbone(nn.Module):
         """The backbone of a record with weights that are not set; load its `state_dict` next.
 
         Raises:
-            InputError: If its architecture is unknown, or the record, which may come from any file, is damaged.
+            InputError: If its architecture is unknown, or the record is damaged.
         """
         architecture = record.get("architecture") if isinstance(record, Mapping) else None
         if not isinstance(architecture, Mapping) or not {"name", "preprocessing"} <= set(record):
             raise InputError(
-                f"The record {shown(record)} does not describe a backbone: save the classifier again."
+                f"The record {shown(record)} does not describe a backbone: save the classifier "
+                "again."
             )
         preprocessing, name = (
             Preprocessing.from_record(record["preprocessing"]),
@@ -180,6 +181,7 @@ class Backbone(nn.Module):
             n = encoder.n_features
         else:
             raise InputError(
-                f"This version does not know the architecture {shown(str(kind))} of a saved backbone."
+                f"This version does not know the architecture {shown(str(kind))} of a saved "
+                "backbone."
             )
         return cls(encoder, preprocessing, name=name, architecture=architecture, n_features=n)

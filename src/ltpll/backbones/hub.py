@@ -1,4 +1,4 @@
-"""Networks of `transformers`, from a folder or the hub; nothing is unpickled, no remote code is run."""
+"""Networks of `transformers`, from a folder or the hub; nothing is unpickled, no code is run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ INSTALL = "'ltpll[transformers]'"
 WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 CONNECT_SECONDS = 5.0
 # Values of a config that name code or downloads, or that say nothing about the encoder.
-LEFT_OUT = """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype torch_dtype
-_name_or_path architectures transformers_version id2label label2id problem_type"""
+LEFT_OUT = """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype
+torch_dtype _name_or_path architectures transformers_version id2label label2id problem_type"""
 MOST_PARAMETERS, MOST_LAYERS, LARGEST_NUMBER = 8_000_000_000, 1000, 10**9
 
 Pooling = Literal["pooler", "first", "mean"]
@@ -67,7 +67,7 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
             model on the hub.
 
     Raises:
-        InputError: If there is no such model, it cannot be read, or it is not an encoder of pictures.
+        InputError: If there is no such model, or it is not an encoder of pictures.
     """
     folder = Path(source)
     if folder.is_file():
@@ -104,8 +104,8 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
             lacking = sorted(name for name in missing if not name.startswith("pooler."))
             if lacking:
                 raise ValueError(
-                    f"its weights do not fit its config.json: {lacking[0]} is missing or has another "
-                    "shape"
+                    f"its weights do not fit its config.json: {lacking[0]} is missing or has "
+                    "another shape"
                 )
             pooling = "first" if missing else _pooling(model, preprocessing.side)
         except UnpicklingError:
@@ -115,8 +115,8 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
             ) from None
         except Exception as error:  # transformers raises many kinds of errors
             raise InputError(
-                f"The model in {folder} cannot be used ({first_line(error)}): download it again, or "
-                "choose another."
+                f"The model in {folder} cannot be used ({first_line(error)}): download it again, "
+                "or choose another."
             ) from None
     encoder = TransformersEncoder(model, pooling, reverse=reverse)
     architecture = {"kind": KIND, "config": _plain(config.to_dict())}

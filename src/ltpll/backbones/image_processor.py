@@ -1,6 +1,6 @@
 """Image processors of `transformers`: their preprocessing, measured by what they make of examples.
 
-There are almost a hundred classes of processors, and the same setting means different things to them.
+There are almost a hundred classes of them, and the same setting means different things to each.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MOST_FEATURES, MOST_PICTURES = 1 << 20, 1024  # of a model, and at a time
 
 
 class OnnxEncoder(nn.Module):
-    """An ONNX network that maps pictures, (batch, 3, height, width), to features, (batch, n_features).
+    """An ONNX network from pictures, (batch, 3, height, width), to features, (batch, n_features).
 
     Its bytes are a buffer, so that it is saved, loaded and fingerprinted like any other network.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from numbers import Real
 from typing import Any, Literal, get_args
 
+import numpy as np
 from torch import Tensor
 
 from ltpll.errors import InputError, shown
@@ -105,8 +105,9 @@ class Preprocessing:
 
 def _are_three(values: Any, above: float) -> bool:
     """Whether these are three finite numbers above a bound."""
+    kinds = (int, float, np.number)
     return (
         isinstance(values, tuple | list)
         and len(values) == 3
-        and all(isinstance(v, Real) and v > above and abs(v) < math.inf for v in values)
+        and all(isinstance(v, kinds) and v > above and abs(v) < math.inf for v in values)
     )

@@ -1,4 +1,4 @@
-"""Stored backbones: one safetensors file with the weights, and everything else as text in its header."""
+"""Stored backbones: a safetensors file of the weights, with the rest as text in its header."""
 
 from __future__ import annotations
 

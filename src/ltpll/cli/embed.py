@@ -1,4 +1,4 @@
-"""The embed command: turn pictures into features with a pretrained network, for `train --features`."""
+"""The embed command: turn pictures into features, for `ltpll train TABLE --features`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pictures: files decoded to arrays, or turned into features by a pretrained network, in a stream."""
+"""Pictures: files decoded to arrays, or turned into features by a pretrained network."""

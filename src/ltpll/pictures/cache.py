@@ -1,4 +1,4 @@
-"""Cache: embeddings by the content of their pictures, so that each is computed once per backbone."""
+"""Cache: embeddings by the content of pictures, so that each is computed once per backbone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = "embeddings (digest BLOB PRIMARY KEY, features BLOB) WITHOUT ROWID"
 
 
 def cache_root() -> Path:
-    """The folder of what can be computed again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
+    """The folder of what can be made again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
     return cache_folder(VARIABLE)
 
 

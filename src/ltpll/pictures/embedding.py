@@ -35,7 +35,7 @@ Decoded = tuple[bytes, npt.NDArray[np.uint8] | None]
 
 @dataclass(frozen=True)
 class Embedded:
-    """`features[k]` is for the picture of row `kept[k]`; `problems` are the other paths, with reasons."""
+    """`features[k]` is for the picture of row `kept[k]`; `problems` lists the others and why."""
 
     features: npt.NDArray[np.float32]  # (N, d)
     kept: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Files of pictures: which a folder has, and how one or many of them are decoded to square arrays."""
+"""Files of pictures: which a folder has, and how they are decoded to square arrays."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AHEAD = 256  # pictures that are decoded before they are asked for
 PROGRESS_EVERY = 512  # pictures
 # Not all formats of Pillow: reading EPS would start Ghostscript, and others are rare.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "TGA", "JPEG2000")
-SUFFIX_LIST = ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm .tga .jp2 .j2k"
-SUFFIXES = set(SUFFIX_LIST.split())
+NAMES = "jpg jpeg jpe jfif mpo png webp avif gif bmp tif tiff ppm pgm pbm pnm tga jp2 j2k"
+SUFFIXES = {f".{name}" for name in NAMES.split()}
 DRAFT = 2  # a JPEG is decoded at a fraction of its size if that is this many times what is needed
 LONGEST_CROP = 8  # the longer edge over the shorter one of what is scaled before a crop
 # As in addresses of parts of a picture.
@@ -52,7 +52,7 @@ class PictureError(Exception):
 
 
 def with_box(path: str, x: float, y: float, width: float, height: float) -> str:
-    """The path of a part of a picture in pixels from the upper left, such as `fox.jpg#xywh=1,2,64,48`."""
+    """The path of a part of a picture, in pixels, such as `fox.jpg#xywh=1,2,64,48`."""
     numbers = (f"{round(v, 3):.3f}".rstrip("0").rstrip(".") for v in (x, y, width, height))
     return f"{path}#xywh={','.join(numbers)}"
 
@@ -168,7 +168,7 @@ def check_picture_file(file: str) -> None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """`images[k]` is the picture of row `kept[k]`; `problems` are the other paths, with reasons."""
+    """`images[k]` is the picture of row `kept[k]`; `problems` lists the others and why."""
 
     images: npt.NDArray[np.uint8]  # (N, side, side, 3)
     kept: npt.NDArray[np.int64]
@@ -273,7 +273,7 @@ def check_on_error(on_error: str) -> None:
 def check_readable(
     problems: Mapping[int, str], folder: Path, paths: Sequence[str], on_error: str
 ) -> None:
-    """Refuse problems of pictures by their rows: any if `on_error` is "stop", or one for each path."""
+    """Refuse pictures with problems, by row: any if `on_error` is "stop", or else all."""
     if not problems:
         return
     row, reason = next(iter(problems.items()))
@@ -285,7 +285,8 @@ def check_readable(
         )
     if len(problems) == len(paths):
         raise InputError(
-            f"None of the {len(paths)} pictures in {folder} can be read; the first, {name}, {reason}."
+            f"None of the {len(paths)} pictures in {folder} can be read; the first, {name}, "
+            f"{reason}."
         )
 
 
@@ -372,7 +373,8 @@ def _cropped(picture: Image.Image, box: tuple[float, ...]) -> Image.Image:
     bottom = min(math.ceil(top + height), picture.height)
     if right <= int(left) or bottom <= int(top):
         raise PictureError(
-            f"has {picture.width} × {picture.height} pixels, and the box is outside of them or empty"
+            f"has {picture.width} × {picture.height} pixels, and the box is outside of them or "
+            "empty"
         )
     return picture.crop((int(left), int(top), right, bottom))
 

@@ -1,4 +1,4 @@
-"""Pictures on disk: decoded pictures that are too many for memory, in a file that is mapped into it."""
+"""Pictures on disk: decoded pictures that are too many for memory, in a mapped file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stored_pictures(
 
 
 def rows_on_disk(x: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Some rows of an array: a copy in memory, or in a file beside its own if it is mapped from one."""
+    """Copy some rows of an array, into memory or, if it is mapped from a file, into another."""
     if not isinstance(x, np.memmap) or x.filename is None:
         return x[rows]
     copied = _nameless(Path(x.filename).parent, x.dtype, (len(rows), *x.shape[1:]))
@@ -80,8 +80,8 @@ def _nameless(folder: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt
         if n_bytes > free:
             raise InputError(
                 f"Decoded pictures take {format_bytes(n_bytes)}, but the disk of {folder} has "
-                f"{format_bytes(free)} left: free some, set {VARIABLE} to a folder on another disk, "
-                "or choose a smaller side."
+                f"{format_bytes(free)} left: free some, set {VARIABLE} to a folder on another "
+                "disk, or choose a smaller side."
             )
         handle, name = tempfile.mkstemp(prefix=".pictures-", suffix=".npy", dir=folder)
         os.close(handle)

@@ -1,4 +1,4 @@
-"""Output: embeddings in an .npy file, and the table beside it that names the picture of every row."""
+"""Output: embeddings in an .npy file, and the table beside it that names their pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes: how many pixels pictures are scaled to, and what a pretrained network would cost instead."""
+"""Sizes: how many pixels pictures have, and what a pretrained network would cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = 64  # pixels above which a pretrained network is recommended
 
 
 def suitable_side(folder: Path, paths: Sequence[str]) -> int:
-    """The size for training from scratch: 32, 64 or 128 pixels, not below most pictures' longer edge.
+    """The size for training from scratch: 32, 64 or 128, not below most pictures' longer edge.
 
     Only the headers of at most 200 pictures are read; pictures that cannot be opened are reported
     when they are read.
