@@ -112,11 +112,11 @@ def digests(n, start=0):
 def test_two_processes_may_add_to_one_cache(tmp_path):
     rows = np.arange(12, dtype=np.float32).reshape(4, 3)
     one, other = EmbeddingCache(tmp_path, 3), EmbeddingCache(tmp_path, 3)
-    one.store(digests(2), rows[:2])
-    other.store(digests(2, start=1), rows[2:])  # the second picture is the other's first
+    one.store_features(digests(2), rows[:2])
+    other.store_features(digests(2, start=1), rows[2:])  # the second picture is the other's first
     again = EmbeddingCache(tmp_path, 3)
     assert all(digest in again for digest in digests(3))
-    np.testing.assert_array_equal(again.features(digests(3)), rows[[0, 1, 3]])
+    np.testing.assert_array_equal(again.stored_features(digests(3)), rows[[0, 1, 3]])
 
 
 def test_a_cache_that_cannot_be_used_is_refused_in_one_sentence(tmp_path):

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from ltpll.backbones import Preprocessing
 from ltpll.pictures import files as pictures
 from ltpll.pictures.cache import content_digest
-from ltpll.pictures.files import in_threads, list_pictures, read_pictures, with_box
+from ltpll.pictures.files import call_in_threads, list_pictures, read_pictures, with_box
 from support.refusals import refusal
 
 
@@ -468,9 +468,9 @@ def test_boxes_of_one_picture_are_different_content(tmp_path):
 
 def test_threads_work_ahead_in_order_and_end_with_their_caller():
     begun, before = [], threading.active_count()
-    results = in_threads(lambda i: begun.append(i) or -i, range(1000), ahead=10)
+    results = call_in_threads(lambda i: begun.append(i) or -i, range(1000), ahead=10)
     assert [next(results) for _ in range(5)] == [0, -1, -2, -3, -4]
     assert len(begun) <= 5 + 10
     results.close()
     assert threading.active_count() == before
-    assert list(in_threads(str, [], ahead=1)) == []
+    assert list(call_in_threads(str, [], ahead=1)) == []

@@ -55,7 +55,7 @@ class Backbone(nn.Module):
         self.preprocessing = preprocessing or Preprocessing()
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
-        self.n_features = self._probe() if n_features is None else n_features
+        self.n_features = self._counted_features() if n_features is None else n_features
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
@@ -66,7 +66,7 @@ class Backbone(nn.Module):
         """Whether the encoder has weights that can be fine-tuned."""
         return any(True for _ in self.encoder.parameters())
 
-    def _probe(self) -> int:
+    def _counted_features(self) -> int:
         """Run the encoder once, to learn the number of its features."""
         was_training, side = self.encoder.training, self.preprocessing.side
         self.encoder.eval()
@@ -124,19 +124,19 @@ class Backbone(nn.Module):
         if str(source) == efficientnet.NAME:
             preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
             architecture: dict[str, Any] = {"kind": efficientnet.NAME}
-            network: nn.Module = efficientnet.pretrained()
+            network: nn.Module = efficientnet.load_efficientnet()
             return cls(network, preprocessing, name=str(source), architecture=architecture)
         if path.suffix.lower() == ".safetensors":
             from ltpll.backbones.stored import load_backbone
 
             return load_backbone(path)
         if path.suffix.lower() == ".onnx":
-            encoder, preprocessing = onnx_encoder.read(path)
+            encoder, preprocessing = onnx_encoder.read_onnx_encoder(path)
             architecture, n = encoder.architecture, encoder.n_features
             return cls(
                 encoder, preprocessing, name=path.name, architecture=architecture, n_features=n
             )
-        network, preprocessing, architecture = hub.pretrained(source)
+        network, preprocessing, architecture = hub.load_pretrained(source)
         name = path.resolve().name if path.is_dir() else str(source)
         return cls(network, preprocessing, name=name, architecture=architecture)
 
@@ -175,7 +175,7 @@ class Backbone(nn.Module):
         if kind == efficientnet.NAME:
             encoder = efficientnet.EfficientNetLite0()
         elif kind == hub.KIND:
-            encoder = hub.from_architecture(architecture)
+            encoder = hub.encoder_from_architecture(architecture)
         elif kind == onnx_encoder.KIND:
             encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
             n = encoder.n_features

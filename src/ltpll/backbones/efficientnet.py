@@ -116,7 +116,7 @@ class EfficientNetLite0(nn.Module):
         return features
 
 
-def pretrained() -> EfficientNetLite0:
+def load_efficientnet() -> EfficientNetLite0:
     """The encoder with the weights inside the installed package.
 
     Raises:
@@ -130,7 +130,9 @@ def pretrained() -> EfficientNetLite0:
         )
     encoder = EfficientNetLite0()
     try:
-        encoder.load_state_dict(renamed(torch.load(path, map_location="cpu", weights_only=True)))
+        encoder.load_state_dict(
+            renamed_weights(torch.load(path, map_location="cpu", weights_only=True))
+        )
     except Exception as error:  # torch raises many kinds of errors for a damaged file
         raise InputError(
             f"The weights in {path} cannot be read ({first_line(error)}): install {PACKAGE} again."
@@ -146,7 +148,7 @@ def weights_file() -> Path | None:
     return next(iter(sorted((Path(found.origin).parent / "models").glob(f"{NAME}-*.pth"))), None)
 
 
-def renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def renamed_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The encoder's weights under the names of this module; the ImageNet classifier is left out."""
     kept = {}
     for name, tensor in weights.items():

@@ -127,15 +127,15 @@ class Embedder:
         elif self._workers == 1:
             with _torch_threads(self.threads):
                 for part in parts:
-                    features[part] = self._computed(rows[part])
+                    features[part] = self._features_of(rows[part])
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                found = pool.map(lambda part: self._computed(rows[part]), parts)
+                found = pool.map(lambda part: self._features_of(rows[part]), parts)
                 for part, computed in zip(parts, found, strict=True):
                     features[part] = computed
         return features
 
-    def _computed(self, rows: Array) -> Array:
+    def _features_of(self, rows: Array) -> Array:
         result: Array
         if self._network is None:
             result = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
@@ -208,13 +208,13 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     with suppress(Exception):  # a damaged file is written again
         if file is not None and file.is_file():
             session = open_session(file.read_bytes(), threads=1)
-            if _agree(session, pictures, expected):
+            if _results_agree(session, pictures, expected):
                 return session
     # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
         content = _export(network, side)
         session = open_session(content, threads=1)
-        if _agree(session, pictures, expected):
+        if _results_agree(session, pictures, expected):
             if file is not None:
                 with suppress(InputError):  # the cache is full or read-only
                     write_atomically(file, content)
@@ -222,7 +222,7 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     return None
 
 
-def _agree(session: Any, pictures: Array, expected: Array) -> bool:
+def _results_agree(session: Any, pictures: Array, expected: Array) -> bool:
     features = session.run(None, {"x": pictures})[0]
     if features.shape != expected.shape:
         return False

@@ -59,7 +59,9 @@ class TransformersEncoder(nn.Module):
         return hidden.mean(1) if hidden.ndim == 3 else hidden.flatten(2).mean(2)
 
 
-def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, dict[str, Any]]:
+def load_pretrained(
+    source: str | Path,
+) -> tuple[TransformersEncoder, Preprocessing, dict[str, Any]]:
     """Load an encoder, its preprocessing and its architecture.
 
     Args:
@@ -76,7 +78,7 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
             "or an .onnx file."
         )
     if not folder.is_dir():
-        folder = downloaded(str(source))
+        folder = download_model(str(source))
     absent = _absent(folder)
     if absent is not None:
         raise InputError(
@@ -123,8 +125,8 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
     return encoder.eval(), preprocessing, architecture | {"pooling": pooling, "reverse": reverse}
 
 
-def from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
-    """The encoder that `pretrained` described, with weights that are not set.
+def encoder_from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
+    """The encoder that `load_pretrained` described, with weights that are not set.
 
     Raises:
         InputError: If the description, which may come from anywhere, is not that of an encoder.
@@ -150,7 +152,7 @@ def from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
     return TransformersEncoder(model, pooling, reverse=reverse)
 
 
-def downloaded(name: str) -> Path:
+def download_model(name: str) -> Path:
     """The folder of a model of the hub: in the local cache, or downloaded into it.
 
     Raises:

@@ -100,7 +100,7 @@ class OnnxEncoder(nn.Module):
         return {**self.__dict__, "_session": None}  # sessions can be neither copied nor pickled
 
 
-def read(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
+def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
     """Read an ONNX file, and the preprocessing from its metadata or NAME.onnx.json beside it.
 
     Raises:

@@ -105,7 +105,7 @@ class Preprocessing:
 
 def _are_three(values: Any, above: float) -> bool:
     """Whether these are three finite numbers above a bound."""
-    kinds = (int, float, np.number)
+    kinds: Any = (int, float, np.number)
     return (
         isinstance(values, tuple | list)
         and len(values) == 3

@@ -67,7 +67,7 @@ class EmbeddingCache:
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._known
 
-    def store(self, digests: Sequence[bytes], features: npt.NDArray[np.float32]) -> None:
+    def store_features(self, digests: Sequence[bytes], features: npt.NDArray[np.float32]) -> None:
         """Store the embeddings, (n, n_features), of pictures with these digests."""
         rows = [row.astype("<f4").tobytes() for row in features]
         with self._database() as database:
@@ -76,7 +76,7 @@ class EmbeddingCache:
             )
         self._known.update(digests)
 
-    def features(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
+    def stored_features(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
         """The embeddings of known pictures, (n, n_features)."""
         query = "SELECT features FROM embeddings WHERE digest = ?"
         with self._database() as database:

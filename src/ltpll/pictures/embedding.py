@@ -17,10 +17,10 @@ from ltpll.pictures.cache import EmbeddingCache, content_digest
 from ltpll.pictures.files import (
     DECODING,
     PictureError,
+    call_in_threads,
     check_on_error,
     check_readable,
     decode_picture,
-    in_threads,
     picture_files,
 )
 
@@ -137,7 +137,7 @@ def embedded_blocks(
             return str(problem)
 
     size = embed.batch_size * max(1, LEAST_BLOCK // embed.batch_size)
-    with closing(in_threads(decode, files, BLOCKS_AHEAD * size)) as decoded:
+    with closing(call_in_threads(decode, files, BLOCKS_AHEAD * size)) as decoded:
         for first in range(0, len(files), size):
             found = dict(enumerate(islice(decoded, size), first))
             problems = {row: one for row, one in found.items() if isinstance(one, str)}
@@ -146,11 +146,13 @@ def embedded_blocks(
             if new:
                 features = embed(np.stack(list(new.values())))
                 _check_finite(features, [paths[row] for row in new])
-                stored.store([kept[row][0] for row in new], features)
+                stored.store_features([kept[row][0] for row in new], features)
             all_problems |= problems
             check_readable(all_problems, folder, paths, on_error)
             digests = [digest for digest, _ in kept.values()]
-            yield EmbeddedBlock(first + len(found), list(kept), stored.features(digests), problems)
+            yield EmbeddedBlock(
+                first + len(found), list(kept), stored.stored_features(digests), problems
+            )
 
 
 def _check_finite(features: npt.NDArray[Any], paths: Sequence[str]) -> None:

@@ -86,7 +86,7 @@ def list_pictures(folder: Path) -> list[str]:
         >>> list_pictures(Path("photos"))
         ['a.jpg', 'b.jpg']
     """
-    root, found = _root(folder), []
+    root, found = _resolved_folder(folder), []
     for here, folders, files in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
@@ -109,7 +109,7 @@ def list_pictures(folder: Path) -> list[str]:
     return sorted(found)
 
 
-def _root(folder: Path) -> Path:
+def _resolved_folder(folder: Path) -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder} of pictures.")
     return folder.resolve()
@@ -131,11 +131,11 @@ def picture_files(folder: Path, paths: Sequence[str]) -> list[str]:
     Raises:
         InputError: A path leads out of the folder.
     """
-    root = _root(folder)
-    return [_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
+    root = _resolved_folder(folder)
+    return [_file_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
 
 
-def _inside(root: Path, folder: Path, path: str, i: int) -> str:
+def _file_inside(root: Path, folder: Path, path: str, i: int) -> str:
     name, box = split_box(path)
     kinds = (PurePosixPath(name), PureWindowsPath(name))
     leaves = any(kind.is_absolute() or ".." in kind.parts for kind in kinds)
@@ -229,7 +229,7 @@ def read_pictures(
         except PictureError as problem:
             return str(problem)
 
-    with closing(in_threads(decode, files, AHEAD)) as decoded:
+    with closing(call_in_threads(decode, files, AHEAD)) as decoded:
         for i, found in enumerate(decoded):
             if isinstance(found, str):
                 problems[i] = found
@@ -243,7 +243,7 @@ def read_pictures(
     return Pictures(images[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
 
 
-def in_threads(function: Callable[[T], R], items: Iterable[T], ahead: int) -> Generator[R]:
+def call_in_threads(function: Callable[[T], R], items: Iterable[T], ahead: int) -> Generator[R]:
     """Call a function with each item in threads; the results are in order.
 
     At most `ahead` items are begun before their results are asked for. Pillow's warnings about
@@ -304,8 +304,8 @@ def decode_picture(file: str, how: Preprocessing) -> npt.NDArray[np.uint8]:
     check_picture_file(file)
     try:
         name, box = split_box(file)
-        with Image.open(name, formats=_formats()) as opened:
-            return _square(opened, how, box)
+        with Image.open(name, formats=_readable_formats()) as opened:
+            return _as_square(opened, how, box)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -317,14 +317,14 @@ def decode_picture(file: str, how: Preprocessing) -> npt.NDArray[np.uint8]:
 
 
 @cache
-def _formats() -> list[str]:
+def _readable_formats() -> list[str]:
     from PIL import Image
 
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]
 
 
-def _square(
+def _as_square(
     opened: Image.Image, how: Preprocessing, box: tuple[float, ...] | None
 ) -> npt.NDArray[np.uint8]:
     from PIL import Image, ImageOps
@@ -342,8 +342,8 @@ def _square(
     ImageOps.exif_transpose(opened, in_place=True)
     picture = _as_rgb(opened if box is None else _cropped(opened, box))
     if how.fit == "crop":
-        picture = _middle(picture)
-    side, size = how.side, _scaled(how, *picture.size)
+        picture = _middle_of_thin_picture(picture)
+    side, size = how.side, _scaled_size(how, *picture.size)
     if size != picture.size:  # Pillow's filters avoid aliasing
         picture = picture.resize(size, Image.Resampling[how.resample.upper()])
     if how.fit == "crop":
@@ -355,7 +355,7 @@ def _square(
     return square
 
 
-def _scaled(how: Preprocessing, width: int, height: int) -> tuple[int, int]:
+def _scaled_size(how: Preprocessing, width: int, height: int) -> tuple[int, int]:
     """The width and height to which a picture is scaled, before a crop or padding."""
     if how.fit == "stretch":
         return how.side, how.side
@@ -379,7 +379,7 @@ def _cropped(picture: Image.Image, box: tuple[float, ...]) -> Image.Image:
     return picture.crop((int(left), int(top), right, bottom))
 
 
-def _middle(picture: Image.Image) -> Image.Image:
+def _middle_of_thin_picture(picture: Image.Image) -> Image.Image:
     """The middle of a long thin picture, all of which would become enormous when it is scaled."""
     most = LONGEST_CROP * min(picture.size)
     if max(picture.size) <= most:

@@ -55,7 +55,7 @@ def stored_pictures(
     shape = (len(paths), preprocessing.side, preprocessing.side, 3)
     into = None
     if prod(shape) > IN_MEMORY:
-        into = _nameless((cache or cache_root()) / "pictures", np.dtype(np.uint8), shape)
+        into = _new_nameless_array((cache or cache_root()) / "pictures", np.dtype(np.uint8), shape)
     return read_pictures(
         folder, paths, preprocessing, on_error=on_error, on_progress=on_progress, into=into
     )
@@ -65,13 +65,15 @@ def rows_on_disk(x: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArra
     """Copy some rows of an array, into memory or, if it is mapped from a file, into another."""
     if not isinstance(x, np.memmap) or x.filename is None:
         return x[rows]
-    copied = _nameless(Path(x.filename).parent, x.dtype, (len(rows), *x.shape[1:]))
+    copied = _new_nameless_array(Path(x.filename).parent, x.dtype, (len(rows), *x.shape[1:]))
     for start in range(0, len(rows), BLOCK):
         copied[start : start + BLOCK] = x[rows[start : start + BLOCK]]
     return copied
 
 
-def _nameless(folder: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _new_nameless_array(
+    folder: Path, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
     """A new array in a file of this folder that is deleted with it."""
     n_bytes = prod(shape) * dtype.itemsize
     try:

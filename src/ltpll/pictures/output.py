@@ -120,7 +120,7 @@ def read_rows(out: Path, n: int) -> dict[str, list[str]]:
     table = open_table(path)
     if not {ROW, PATH} <= set(table.names):
         return {}  # not ours
-    columns = _texts(table, [name for name in (ROW, ID, PATH) if name in table.names])
+    columns = _texts_of_columns(table, [name for name in (ROW, ID, PATH) if name in table.names])
     numbers = columns.pop(ROW)
     place = {int(row) if row.isdecimal() else -1: i for i, row in enumerate(numbers) if row}
     if sorted(place) != list(range(n)):
@@ -152,18 +152,18 @@ def path_column(path: Path, name: str | None = None) -> str:
 
 def paths_in_table(path: Path, column: str) -> list[str]:
     """The different paths in a column of a table, in order."""
-    return list(dict.fromkeys(_texts(open_table(path), [column])[column]))
+    return list(dict.fromkeys(_texts_of_columns(open_table(path), [column])[column]))
 
 
 def write_readable_rows(path: Path, column: str, unreadable: Sequence[str], out: Path) -> None:
     """Write the rows of a table that name none of these paths, with all columns."""
     table = whole_table(path)
     left_out = set(unreadable)
-    names = _texts(open_table(path), [column])[column]
+    names = _texts_of_columns(open_table(path), [column])[column]
     write_table(out, table.filter([name not in left_out for name in names]))
 
 
-def _texts(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
+def _texts_of_columns(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
     columns = {name: TextColumn(table, table.column(name)) for name in names}
     for batch in table.batches([column.index for column in columns.values()]):
         for column in columns.values():
