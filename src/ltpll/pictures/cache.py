@@ -18,7 +18,7 @@ from ltpll.pictures.files import PictureError, check_picture_file, split_box
 VARIABLE = "LTPLL_CACHE"
 WAY_OUT = f"set {VARIABLE} to another folder for the cache"
 WAIT_SECONDS = 60  # for other processes that write
-TABLE = "embeddings (digest BLOB PRIMARY KEY, features BLOB) WITHOUT ROWID"
+TABLE = "embeddings (digest BLOB PRIMARY KEY, features BLOB)"
 
 
 def cache_root() -> Path:
