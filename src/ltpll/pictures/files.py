@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PIXEL_LIMIT = 89_478_485  # above it, Pillow warns about decompression bombs
 THREAD_LIMIT = 16
-AHEAD = 256  # pictures that are decoded before they are asked for
+AHEAD = 32  # pictures that are decoded before they are asked for
 PROGRESS_EVERY = 512  # pictures
 # Not all formats of Pillow: reading EPS would start Ghostscript, and others are rare.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "TGA", "JPEG2000")
