@@ -2,13 +2,14 @@
 
     python benchmarks/embedding.py PACK --out results/bench/embedding-cpu.json
 
-Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the size of photos with some noise. A plain
-loop decodes 32 pictures with Pillow and then runs the network, in torch or in onnxruntime with its default settings; `embed_pictures`
-decodes in other processes meanwhile. Preparing the network is not counted; starting processes is. CPU time, which other programs on the
-machine change less, includes the processes that decode.
+Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the
+size of photos with some noise. A plain loop decodes 32 pictures with Pillow and then runs the
+network, in torch or in onnxruntime with its default settings; `embedded_blocks` decodes in threads
+meanwhile, and stores features in an empty cache. Preparing the network is not counted. CPU time is
+changed less by other programs.
 
-Memory: the sum of the peak resident sets of all processes, over 1,000, 10,000 and 100,000 small pictures with different content, with a
-network that takes no time.
+Memory: the peak resident set over 1,000, 10,000 and 100,000 small pictures with different content,
+with a network that takes no time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -32,9 +34,8 @@ from PIL import Image
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.backbones.embedder import Embedder
-from ltpll.pictures.cache import EmbeddingCache
 from ltpll.pictures.embedding import embedded_blocks
-from ltpll.pictures.files import Geometry, list_pictures, picture_files
+from ltpll.pictures.files import list_pictures
 from ltpll.pictures.output import embed_pictures
 from ltpll.runs.environment import environment
 
@@ -56,10 +57,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=["speed", "memory"])
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(peak(options.pack, int(options.child[0]), options.child[1] == "cache")))
+        print(json.dumps(peak(options.pack, int(options.child))))
         return
     found: dict[str, Any] = (
         json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
@@ -76,7 +77,7 @@ def main() -> None:
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
-# ---- speed ------------------------------------------------------------------------------------------------------------
+# ---- speed ---------------------------------------------------------------------------------------
 
 
 def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
@@ -86,16 +87,12 @@ def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
         ways = {
             "plain loop, torch": plain_loop(eager(backbone)),
             "plain loop, onnxruntime": plain_loop(plain_session(next(Path(folder).glob("*.onnx")))),
-            "embedder, decoding in this process": lambda files: stream(
-                files, backbone, embedder, 0
-            ),
-            "embedder, one process decodes": lambda files: stream(files, backbone, embedder, 1),
-            "embedder, two processes decode": lambda files: stream(files, backbone, embedder, 2),
+            "embedder, threads decode": lambda files: stream(files, backbone, embedder),
         }
         for size, n in SIZES.items():
             photos = Path(folder) / f"{size[0]}"
             write_photos(pack, photos, size, n)
-            files = picture_files(photos, list_pictures(photos))
+            files = [str(photos / path) for path in list_pictures(photos)]
             turns: dict[str, list[float]] = {how: [] for how in ways}
             cpu: dict[str, list[float]] = {how: [] for how in ways}
             reference: Any = None
@@ -130,8 +127,7 @@ def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those that it has started and that have ended."""
-    return sum(os.times()[:4])
+    return sum(os.times()[:2])
 
 
 def write_photos(pack: Path, folder: Path, size: tuple[int, int], n: int) -> None:
@@ -194,16 +190,19 @@ def plain_session(model: Path) -> Callable[[Any], Any]:
     return lambda pictures: session.run(None, {"x": pictures})[0]
 
 
-def stream(
-    files: Sequence[str], backbone: Backbone, embedder: Embedder, workers: int
-) -> tuple[float, Any]:
-    began = time.perf_counter()
-    blocks = embedded_blocks(files, Geometry.of(backbone.preprocessing), embedder, workers=workers)
-    features = [block.features for block in blocks]
-    return time.perf_counter() - began, np.concatenate(features)
+def stream(files: Sequence[str], backbone: Backbone, embedder: Embedder) -> tuple[float, Any]:
+    folder, paths = Path(files[0]).parent, [Path(file).name for file in files]
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        patch("ltpll.backbones.embedder.Embedder", lambda *_, **__: embedder),
+    ):
+        began = time.perf_counter()
+        blocks = embedded_blocks(folder, paths, backbone, Path(cache))
+        features = [block.features for block in blocks]
+        return time.perf_counter() - began, np.concatenate(features)
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 class NoNetwork:
@@ -231,72 +230,34 @@ def memory() -> Iterator[dict[str, Any]]:
             # What follows the end of a JPEG is ignored, but it changes the hash.
             (inner / f"{i:06d}.jpg").write_bytes(picture.getvalue() + i.to_bytes(4, "big"))
         for n in COUNTS:
-            for how in ("none", "cache"):
-                command = [sys.executable, __file__, folder, "--child", str(n), how]
-                yield {
-                    **json.loads(
-                        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-                    ),
-                    "load": os.getloadavg()[0],
-                }
+            command = [sys.executable, __file__, folder, "--child", str(n)]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            yield {**json.loads(done.stdout), "load": os.getloadavg()[0]}
 
 
-def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
-    paths = list_pictures(folder)[:n]
+def peak(folder: Path, n: int) -> dict[str, Any]:
     backbone = Backbone(torch.nn.AvgPool2d(32), Preprocessing(32), name="none")
     backbone.n_features = FEATURES
-    found: dict[str, float] = {}
-
-    def watch(done: int, total: int) -> None:
-        for process in (os.getpid(), *children()):
-            status = dict(
-                line.split(":", 1)
-                for line in Path(f"/proc/{process}/status").read_text().splitlines()
-            )
-            found["main" if process == os.getpid() else str(process)] = (
-                int(status["VmHWM"].split()[0]) / 1024
-            )
-
-    with tempfile.TemporaryDirectory() as out:
-        cache = EmbeddingCache(Path(out) / "cache", FEATURES) if cached else None
-        before = peak_of_this_process()
+    before = peak_of_this_process()
+    with (
+        tempfile.TemporaryDirectory() as out,
+        patch("ltpll.backbones.embedder.Embedder", lambda *_, **__: NoNetwork()),
+    ):
         began = time.perf_counter()
-        embed_pictures(
-            folder,
-            paths,
-            backbone,
-            Path(out) / "e.npy",
-            stream=lambda files: embedded_blocks(
-                files, Geometry(32), NoNetwork(), workers=1, cache=cache
-            ),
-            on_progress=watch,
-        )
+        paths = list_pictures(folder)[:n]
+        embed_pictures(folder, paths, backbone, Path(out) / "e.npy", cache=Path(out) / "cache")
         seconds = time.perf_counter() - began
-    others = sum(value for name, value in found.items() if name != "main")
-    row = {
-        "pictures": n,
-        "cache": cached,
-        "before_mib": before,
-        "main_mib": peak_of_this_process(),
-        "workers_mib": others,
-    }
     return {
-        name: round(value, 1) if isinstance(value, float) else value
-        for name, value in {**row, "per_second": n / seconds}.items()
+        "pictures": n,
+        "before_mib": round(before, 1),
+        "main_mib": round(peak_of_this_process(), 1),
+        "per_second": round(n / seconds, 1),
     }
 
 
 def peak_of_this_process() -> float:
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024
-
-
-def children() -> list[int]:
-    return [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]
 
 
 if __name__ == "__main__":

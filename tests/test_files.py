@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ltpll.files import acquire_lock, write_atomically
-from ltpll.pictures.cache import EmbeddingCache
 from ltpll.runs.run import Run
 from support.refusals import refusal
 
@@ -47,11 +46,7 @@ def test_a_file_system_without_locks_is_named_with_what_to_do(tmp_path, monkeypa
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     run = Run(tmp_path / "runs", {"seed": 0})
-    for lock in (
-        lambda: acquire_lock(tmp_path / "lock"),
-        run.locked().__enter__,
-        lambda: EmbeddingCache(tmp_path / "cache", 3),
-    ):
+    for lock in (lambda: acquire_lock(tmp_path / "lock"), run.locked().__enter__):
         message = refusal(lock)
         assert "does not support file locks" in message
         assert message.endswith("choose a folder on another file system, such as a local disk.")

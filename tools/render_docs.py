@@ -1639,9 +1639,9 @@ def embedding_table() -> str:
         ]
         lines.append(f"| {how} | {' | '.join(cells)} |")
     peaks = "; ".join(
-        f"{row['pictures']:,} pictures {row['main_mib'] + row['workers_mib']:.0f} MiB"
+        f"{row['pictures']:,} pictures {row['main_mib'] + row.get('workers_mib', 0):.0f} MiB"
         for row in memory["rows"]
-        if not row["cache"]
+        if not row.get("cache")
     )
     made = speed["environment"]
     repeats = len(speed["rows"][0]["all"])

@@ -69,6 +69,7 @@ def test_a_fingerprint_depends_on_weights_and_preprocessing():
     [
         (nn.Linear(2, 2), "fails on a picture of 8 × 8 pixels"),
         (nn.Conv2d(3, 4, 1), "must return one row of features"),
+        (nn.Flatten(0), "must return one row of features"),
     ],
 )
 def test_a_network_that_is_not_an_encoder_is_refused(network, words):

@@ -41,7 +41,7 @@ def written(
 def encoder(
     path, shape=("n", 3, "h", "w"), outputs=("features",), pool="GlobalAveragePool", metadata=None
 ):
-    """Write an encoder that averages the channels of a picture and multiplies them by `WEIGHT`; other outputs are the averages."""
+    """Write an encoder of channel averages times `WEIGHT`; other outputs are the averages."""
     nodes = [
         helper.make_node(pool, ["x"], ["pooled"]),
         helper.make_node("Conv", ["pooled", "weight"], [outputs[-1]]),
@@ -70,7 +70,10 @@ def test_onnxruntime_reports_nothing_and_leaves_nothing_in_the_home_folder(tmp_p
     path = encoder(tmp_path / "net.onnx")
     home = tmp_path / "home"
     home.mkdir()
-    program = f"from ltpll.backbones.onnx_encoder import open_session; open_session(open({str(path)!r}, 'rb').read())"
+    program = (
+        "from ltpll.backbones.onnx_encoder import open_session; "
+        f"open_session(open({str(path)!r}, 'rb').read())"
+    )
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -197,8 +200,8 @@ def test_external_data_in_a_state_dict_are_refused(tmp_path, monkeypatch):
 
 
 REFUSED = {
-    "a rectangle": ({"shape": ("n", 3, 16, 32)}, "must be square"),
-    "too many at once": ({"shape": (10**6, 3, 16, 16)}, "dynamic batch size"),
+    "a rectangle": ({"shape": ("n", 3, 16, 32)}, "side, side)"),
+    "too many at once": ({"shape": (10**6, 3, 16, 16)}, "dynamic batch"),
     "maps": ({"pool": "Relu"}, "must return one row of features"),
     "a classifier of this library": ({"outputs": ("logits", "probabilities")}, "is a classifier"),
     "another side": (
@@ -221,10 +224,10 @@ def test_a_network_is_refused(tmp_path, case, capfd):
 @pytest.mark.parametrize(
     ("shape", "dtype", "words"),
     [
-        (("n", 3), FLOAT, "must read (batch, 3, height, width)"),
-        (("n", 4, 16, 16), FLOAT, "must read (batch, 3, height, width)"),
-        (("n", 16, 16, 3), FLOAT, "must read (batch, 3, height, width)"),
-        (("n", 3, 16, 16), UINT8, "must read normalised pictures as floats"),
+        (("n", 3), FLOAT, "must read floats of shape (batch, 3, side, side)"),
+        (("n", 4, 16, 16), FLOAT, "must read floats of shape (batch, 3, side, side)"),
+        (("n", 16, 16, 3), FLOAT, "must read floats of shape (batch, 3, side, side)"),
+        (("n", 3, 16, 16), UINT8, "must read floats of shape (batch, 3, side, side)"),
     ],
 )
 def test_other_inputs_are_refused(tmp_path, shape, dtype, words):
@@ -242,7 +245,9 @@ def test_several_inputs_are_refused(tmp_path):
     model = onnx.load(path)
     model.graph.input.append(helper.make_tensor_value_info("y", FLOAT, ("n",)))
     path.write_bytes(model.SerializeToString())
-    assert "has 2 inputs" in refusal(lambda: Backbone.from_pretrained(path))
+    assert "must read floats of shape (batch, 3, side, side)" in refusal(
+        lambda: Backbone.from_pretrained(path)
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", None])

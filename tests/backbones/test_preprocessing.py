@@ -7,7 +7,7 @@ from ltpll.backbones import Preprocessing
 from support.refusals import refusal
 
 
-def test_normalised_pictures_have_zero_mean_and_unit_deviation_where_their_pixels_have_the_given_ones():
+def test_pictures_with_the_given_mean_and_deviation_are_normalised_to_zero_and_one():
     preprocessing = Preprocessing(2, mean=(0.2, 0.4, 0.6), std=(0.1, 0.2, 0.2))
     pixels = torch.tensor([[51, 102, 153], [76, 102, 204]], dtype=torch.uint8).T.reshape(1, 3, 1, 2)
     expected = [[0, (76 / 255 - 0.2) / 0.1], [0, 0], [0, 1]]

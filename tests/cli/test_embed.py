@@ -31,7 +31,7 @@ def trees(tmp_path, monkeypatch):
     return tmp_path
 
 
-EMBED = ("--backbone", "fake", "--out", "e.npy", "--workers", "0")
+EMBED = ("--backbone", "fake", "--out", "e.npy")
 
 
 def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_table_to_train_on(
@@ -75,36 +75,38 @@ def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_ta
         for name in ("e.table.csv", "shuffled.csv")
     ]
     np.testing.assert_array_equal(read[0], read[1][::-1])
-    assert "finished earlier" in ltpll("embed", "labels.csv", "--images", "pictures", *EMBED)
 
 
-def test_rows_follow_the_table_and_a_table_of_annotations_gives_one_row_per_task(trees):
+def test_a_table_of_annotations_gives_one_row_per_picture_in_its_order(trees):
     votes = [
         [f"{i:03d}.png", worker, label]
         for worker, label in (("a", "ash"), ("b", "birch"))
         for i in (7, 3, 5)
     ]
     write_csv(trees / "votes.csv", ["image", "worker", "label"], votes)
-    printed = ltpll("embed", "votes.csv", "--images", "pictures", "--task", "image", *EMBED)
+    printed = ltpll("embed", "votes.csv", "--images", "pictures", "--path", "image", *EMBED)
+    assert "Next: ltpll train votes.csv --features e.npy" in printed
     found = np.load("e.npy")
-    command = re.search(r"Next: ltpll (.*)", printed).group(1).split()
-    assert command == [
-        "train",
-        "votes.csv",
-        "--from-annotators",
-        "union",
-        "--task",
-        "image",
-        "--features",
-        "e.npy",
-    ]
-    ltpll("embed", "pictures", *EMBED, "--on-error", "skip", "--fresh")
-    np.testing.assert_array_equal(
-        found, np.load("e.npy")[[6, 2, 4]]
-    )  # the folder's third picture is skipped
     how = Reading(annotators="union", task="image")
     joined = read_examples(TableSource(Path("votes.csv"), how, features=Path("e.npy"))).x
     np.testing.assert_array_equal(joined, found)
+    ltpll("embed", "pictures", *EMBED, "--on-error", "skip")
+    # The folder's third picture is skipped.
+    np.testing.assert_array_equal(found, np.load("e.npy")[[6, 2, 4]])
+
+
+def test_parts_are_joined_from_the_cache(trees, monkeypatch):
+    command = ("embed", "pictures", "--backbone", "fake", "--on-error", "skip")
+    for part in ("1/3", "2/3", "3/3"):
+        printed = ltpll(*command, "--out", f"{part[0]}.npy", "--part", part)
+        assert "run the command without --part" in printed
+    assert [len(np.load(f"{k}.npy")) for k in (1, 2, 3)] == [16, 16, 15]
+    asked = FakeEmbedder()
+    monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: asked)
+    ltpll(*command, "--out", "e.npy")
+    assert asked.n_pictures == 0
+    rows = [0, *range(2, 47, 3)]  # the third picture is skipped
+    np.testing.assert_array_equal(np.load("e.npy")[rows], np.load("1.npy"))
 
 
 def test_a_parquet_table_is_left_as_parquet(trees):
@@ -131,30 +133,6 @@ def test_a_parquet_table_is_left_as_parquet(trees):
     ]
 
 
-def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees, monkeypatch):
-    ltpll("embed", "pictures", *EMBED, "--on-error", "skip")
-    asked = []
-    monkeypatch.setattr(
-        "ltpll.backbones.embedder.Embedder",
-        lambda *_, **__: FakeEmbedder(on_call=lambda: asked.append(1)),
-    )
-    ltpll("embed", "pictures", "--backbone", "fake", "--out", "again.npy", "--on-error", "skip")
-    assert not asked
-    assert (trees / "again.npy").read_bytes() == (trees / "e.npy").read_bytes()
-    ltpll(
-        "embed",
-        "pictures",
-        "--backbone",
-        "fake",
-        "--out",
-        "third.npy",
-        "--on-error",
-        "skip",
-        "--no-cache",
-    )
-    assert asked
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -167,9 +145,10 @@ def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees,
             ["plain.csv", "--images", "pictures"],
             "has neither a column path nor a column id that names pictures",
         ),
-        (["pictures", "--path", "path"], "--path belongs to a table"),
+        (["pictures", "--path", "path"], "--path belong to a table"),
         (["empty"], "There are no pictures in empty"),
-        (["pictures", "--launcher", "slurm"], "There is no launcher 'slurm'"),
+        (["pictures", "--part", "4/3"], "--part is '4/3'"),
+        (["pictures", "--part", "third"], "--part is 'third'"),
         (["pictures", "--on-error", "ignore"], "on_error is 'ignore'"),
         (["pictures", "--out", "e.csv"], "e.csv must end in .npy"),
         (["pictures", "--out", "labels.csv/e.npy"], "cannot be written"),
@@ -207,7 +186,6 @@ def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_nam
         message
         == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
     )
-    assert "Wrote 47 rows" in ltpll(*command, "--no-cache")
 
 
 def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monkeypatch):

@@ -1,10 +1,9 @@
-"""The user's own pictures: the pixels that Pillow gives, and a reason for each one that cannot be read."""
+"""The user's pictures: the pixels that Pillow gives, and a reason for each unreadable one."""
 
 import io
 import os
 import struct
-import subprocess
-import sys
+import threading
 import zlib
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from PIL import Image, ImageDraw
 
 from ltpll.backbones import Preprocessing
 from ltpll.pictures import files as pictures
-from ltpll.pictures.files import Geometry, list_pictures, read_pictures, with_box
-from support.processes import environment_of_tests
+from ltpll.pictures.cache import content_digest
+from ltpll.pictures.files import call_in_threads, list_pictures, read_pictures, with_box
 from support.refusals import refusal
 
 
@@ -281,7 +280,8 @@ def test_a_folder_that_is_itself_a_link_is_fine(folder):
 
 
 def test_rows_stay_in_order_over_many_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "PICTURES_AT_ONCE", 4)
+    monkeypatch.setattr(pictures, "PROGRESS_EVERY", 4)
+    monkeypatch.setattr(pictures, "AHEAD", 3)
     for i in range(10):
         Image.new("RGB", (3, 3), (i, i, i)).save(tmp_path / f"{i}.png")
     seen = []
@@ -308,7 +308,7 @@ def test_refusals_of_the_call_itself(folder):
     )
 
 
-# ---- the geometry of a backbone ---------------------------------------------------------------------------------------
+# ---- the geometry of a backbone ------------------------------------------------------------------
 
 
 def resized_and_cropped(picture, resize, side, filter):
@@ -386,7 +386,7 @@ def test_inverted_cmyk_as_adobe_writes_it_has_the_right_colours(tmp_path):
     assert max(pixel[1:]) < 10
 
 
-# ---- a folder ---------------------------------------------------------------------------------------------------------
+# ---- a folder ------------------------------------------------------------------------------------
 
 
 def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):
@@ -434,16 +434,6 @@ def test_a_folder_without_pictures_and_names_that_are_not_text_are_refused(tmp_p
     assert "is not UTF-8" in refusal(lambda: list_pictures(tmp_path))
 
 
-def test_processes_that_decode_pictures_do_not_import_torch():
-    code = "import sys, ltpll.pictures.decoding; from PIL import Image; sys.exit('torch' in sys.modules)"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], check=False, env=environment_of_tests()
-        ).returncode
-        == 0
-    )
-
-
 def test_a_box_is_the_part_of_the_picture_that_pillow_crops(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
@@ -469,18 +459,18 @@ def test_a_box_is_the_part_of_the_picture_that_pillow_crops(tmp_path):
 
 
 def test_boxes_of_one_picture_are_different_content(tmp_path):
-    from ltpll.pictures.decoding import decoded_blocks
-
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(
-        tmp_path / "a.png"
-    )
-    files = [
-        str(tmp_path / name)
-        for name in ("a.png", "a.png#xywh=0,0,9,9", "a.png#xywh=5,5,9,9", "a.png#xywh=0,0,9,9")
-    ]
-    (block,) = decoded_blocks(files, Geometry(8), block=4, workers=0, hashed=True)
-    digests = [outcome.digest for outcome in block.outcomes]
+    Image.fromarray(noise(40, 30)).save(tmp_path / "a.png")
+    names = ("a.png", "a.png#xywh=0,0,9,9", "a.png#xywh=5,5,9,9", "a.png#xywh=0,0,9,9")
+    digests = [content_digest(str(tmp_path / name)) for name in names]
     assert len(set(digests)) == 3
     assert digests[1] == digests[3]
-    assert np.array_equal(block.pixels[1], block.pixels[3])
-    assert not np.array_equal(block.pixels[1], block.pixels[2])
+
+
+def test_threads_work_ahead_in_order_and_end_with_their_caller():
+    begun, before = [], threading.active_count()
+    results = call_in_threads(lambda i: begun.append(i) or -i, range(1000), ahead=10)
+    assert [next(results) for _ in range(5)] == [0, -1, -2, -3, -4]
+    assert len(begun) <= 5 + 10
+    results.close()
+    assert threading.active_count() == before
+    assert list(call_in_threads(str, [], ahead=1)) == []

@@ -1,7 +1,5 @@
 """Decoded pictures in a file that is mapped into memory."""
 
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -39,27 +37,15 @@ def test_pictures_on_disk_equal_those_in_memory(photos, tmp_path):
     assert isinstance(found.images, np.memmap)
     np.testing.assert_array_equal(found.images, expected.images)
     np.testing.assert_array_equal(found.kept, expected.kept)
-
-
-def test_they_are_decoded_once_and_again_when_a_file_changes(photos, tmp_path, monkeypatch):
-    folder, names = photos
-    stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache")
-    with monkeypatch.context() as patch:
-        patch.setattr(on_disk, "decoded_blocks", None)  # cannot be called
-        stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache")
-    Image.new("RGB", (9, 9), (255, 0, 0)).save(folder / names[3])
-    os.utime(folder / names[3], ns=(1, 1))
-    again = stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache")
-    assert (again.images[3] == (255, 0, 0)).all()
+    assert files_in(tmp_path / "cache") == []  # the file has no name
 
 
 def test_pictures_that_cannot_be_read_stop_the_reading_or_are_left_out(photos, tmp_path):
     folder, names = photos
     (folder / names[4]).write_bytes(b"no picture")
-    for _ in range(2):  # the second time from the stored file, if there were one
-        message = refusal(lambda: stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache"))
-        assert "'4.png'" in message
-        assert "(row 5) is not in a supported format" in message
+    message = refusal(lambda: stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache"))
+    assert "'4.png'" in message
+    assert "(row 5) is not in a supported format" in message
     assert files_in(tmp_path / "cache") == []
     found = stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache", on_error="skip")
     assert (found.kept.tolist(), [path for path, _ in found.problems]) == (
@@ -68,18 +54,6 @@ def test_pictures_that_cannot_be_read_stop_the_reading_or_are_left_out(photos, t
     )
     np.testing.assert_array_equal(
         found.images, read_pictures(folder, names, PREPROCESSING, on_error="skip").images
-    )
-    assert "(row 5)" in refusal(
-        lambda: stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache")
-    )
-
-
-def test_a_truncated_file_is_decoded_again(photos, tmp_path):
-    expected = np.array(stored_pictures(*photos, PREPROCESSING, tmp_path / "cache").images)
-    stored = next((tmp_path / "cache").rglob("*.npy"))
-    stored.write_bytes(stored.read_bytes()[:500])
-    np.testing.assert_array_equal(
-        stored_pictures(*photos, PREPROCESSING, tmp_path / "cache").images, expected
     )
 
 

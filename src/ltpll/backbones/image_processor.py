@@ -1,6 +1,6 @@
 """Image processors of `transformers`: their preprocessing, measured by what they make of examples.
 
-There are almost a hundred classes of processors, and the same setting means different things to them.
+There are almost a hundred classes of them, and the same setting means different things to each.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 from ltpll.backbones.preprocessing import LARGEST_SIDE, Preprocessing, Resample
-from ltpll.errors import InputError, first_line
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 RESAMPLES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
-HEIGHT, WIDTH, SQUARE = (
-    400,
-    600,
-    100,
-)  # of the example: a white square in the middle of a black picture
+# Of the example: a white square in the middle of a black picture.
+HEIGHT, WIDTH, SQUARE = 400, 600, 100
 
 Array = np.ndarray[Any, Any]
 
@@ -28,45 +24,28 @@ def read_processor(folder: Path) -> tuple[Preprocessing, bool]:
     """What the image processor of a model does to a picture, and whether it reverses the channels.
 
     Raises:
-        InputError: If there is none, or `Preprocessing` cannot do the same.
+        ValueError: `Preprocessing` cannot do the same. A damaged description raises other errors.
     """
     from transformers import AutoImageProcessor
 
-    if not any((folder / name).is_file() for name in FILES):
-        raise InputError(
-            f"The folder {folder} has no {FILES[0]}, which says how pictures are scaled and normalised: add it."
-        )
-    try:
-        processor = AutoImageProcessor.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, backend="pil"
-        )
-        settings = processor.to_dict()
-        sizes = [
-            value
-            for name in ("size", "crop_size", "pad_size")
-            for value in dict(settings.get(name) or {}).values()
-            if value
-        ]
-        if any(not 1 <= value <= LARGEST_SIDE for value in sizes):
-            raise InputError(f"it makes pictures of {max(sizes)} pixels, more than {LARGEST_SIDE}")
-        resample = RESAMPLES[int(settings.get("resample", 2))]
-        return _measured(processor, cast(Resample, resample))
-    except Exception as error:  # whatever a description from a file makes a processor raise
-        raise InputError(
-            f"The image processor of {folder} cannot be used ({first_line(error)}): choose another model."
-        ) from None
+    processor = AutoImageProcessor.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False, backend="pil"
+    )
+    settings = processor.to_dict()
+    for name in ("size", "crop_size", "pad_size"):
+        for value in filter(None, dict(settings.get(name) or {}).values()):
+            if not 1 <= value <= LARGEST_SIDE:
+                raise ValueError(f"its pictures have {value} pixels, more than {LARGEST_SIDE}")
+    resample = RESAMPLES[int(settings.get("resample", 2))]
+    return _measured(processor, cast(Resample, resample))
 
 
 def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
     def processed(picture: Array) -> Array:
-        result = np.asarray(
-            processor(images=picture, return_tensors="np", input_data_format="channels_last")[
-                "pixel_values"
-            ],
-            np.float64,
-        )
+        how = {"return_tensors": "np", "input_data_format": "channels_last"}
+        result = np.asarray(processor(images=picture, **how)["pixel_values"], np.float64)
         if result.ndim != 4 or result.shape[:2] != (1, 3):
-            raise InputError(f"it makes an array of shape {result.shape} of one picture")
+            raise ValueError(f"its image processor returns an array of shape {result.shape}")
         return cast(Array, result[0])
 
     def middle(colour: tuple[int, int, int]) -> Array:
@@ -76,7 +55,7 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
     black, white, red = middle((0, 0, 0)), middle((255, 255, 255)), middle((255, 0, 0))
     reverse = bool(np.allclose(red, [*black[:2], white[2]]))
     if not reverse and not np.allclose(red, [white[0], *black[1:]]):
-        raise InputError("it mixes the channels")
+        raise ValueError("its image processor mixes the channels")
     std = 1 / (white - black)
     mean = -black * std
 
@@ -85,25 +64,26 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
     example[top : top + SQUARE, left : left + SQUARE] = 255
     result = (processed(example) * std[:, None, None] + mean[:, None, None])[0]
     height, width = result.shape
-    if (height, width) == (HEIGHT, WIDTH):
-        raise InputError("it does not scale pictures")
-    if max(result[0].max(), result[:, 0].max()) > 0.5:
-        raise InputError("it cuts off most of a picture")
     # Resampling keeps the area of the square, so its edges are known to a fraction of a pixel.
     tall, wide = result[:, width // 2].sum() / SQUARE, result[height // 2].sum() / SQUARE
     shorter, side = round(tall * HEIGHT), min(height, width)
     stretched = abs(wide * WIDTH / (tall * HEIGHT) - 1) < 0.02
-    if not stretched and abs(wide / tall - 1) > 0.02:
-        raise InputError("it changes the aspect ratio of pictures")
-    if shorter < side - 1:
-        raise InputError("it adds a border to pictures")
+    if (
+        (height, width) == (HEIGHT, WIDTH)
+        or max(result[0].max(), result[:, 0].max()) > 0.5  # cuts off most of a picture
+        or (not stretched and abs(wide / tall - 1) > 0.02)  # changes the aspect ratio otherwise
+        or shorter < side - 1  # adds a border
+    ):
+        raise ValueError(
+            "its image processor does not scale pictures to squares that are known here"
+        )
     means, stds = (
         tuple(round(float(value), 6) for value in (values[::-1] if reverse else values))
         for values in (mean, std)
     )
     if stretched and height == width and abs(shorter - side) <= 1:
         return Preprocessing(side, means, stds, fit="stretch", resample=resample), reverse
-    # Some processors stretch a picture to a square and then crop it; the networks were trained on crops that keep the aspect ratio.
-    return Preprocessing(
-        side, means, stds, fit="crop", resize=max(shorter, side), resample=resample
-    ), reverse
+    # Some processors stretch a picture to a square and then crop it; the networks were trained on
+    # crops that keep the aspect ratio.
+    resize = max(shorter, side)
+    return Preprocessing(side, means, stds, "crop", resize, resample), reverse

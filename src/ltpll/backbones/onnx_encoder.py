@@ -1,4 +1,4 @@
-"""ONNX encoders: networks in an .onnx file, run by onnxruntime; they can be saved, but not fine-tuned."""
+"""ONNX encoders: networks in .onnx files, run by onnxruntime; saved, but not fine-tuned."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,18 @@ from torch import Tensor, nn
 from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError, first_line, required_by, shown
 from ltpll.files import parse_json
-from ltpll.validation import whole_number
 
 KIND = "onnx"
 INSTALL = "'ltpll[onnx]'"
 SIDE = 224  # for networks that accept pictures of any size
 FEATURES = ("features", "embedding", "embeddings", "pooler_output", "image_embeds")
 FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-MOST_FEATURES = 1 << 20
+SETTINGS = [field.name for field in fields(Preprocessing)]
+MOST_FEATURES, MOST_PICTURES = 1 << 20, 1024  # of a model, and at a time
 
 
 class OnnxEncoder(nn.Module):
-    """An ONNX network that maps pictures, (batch, 3, height, width), to features, (batch, n_features).
+    """An ONNX network from pictures, (batch, 3, height, width), to features, (batch, n_features).
 
     Its bytes are a buffer, so that it is saved, loaded and fingerprinted like any other network.
 
@@ -42,12 +43,8 @@ class OnnxEncoder(nn.Module):
     def __init__(self, content: bytes, n_features: int, name: str = "a saved backbone") -> None:
         super().__init__()
         self.n_features, self.name = n_features, name
-        self.register_buffer(
-            "content",
-            torch.frombuffer(bytearray(content), dtype=torch.uint8)
-            if content
-            else torch.empty(0).byte(),
-        )
+        held = np.frombuffer(bytearray(content), np.uint8)
+        self.register_buffer("content", torch.from_numpy(held))
         self._session: Any = None
 
     @property
@@ -57,17 +54,13 @@ class OnnxEncoder(nn.Module):
     @classmethod
     def from_architecture(cls, architecture: Mapping[str, Any]) -> OnnxEncoder:
         """The encoder of a record; `load_state_dict` sets the model itself."""
-        n_features = whole_number(
-            architecture.get("n_features"), 1, "n_features of a saved backbone"
-        )
-        if n_features > MOST_FEATURES:
-            raise InputError(
-                f"A saved backbone has {shown(n_features)} features, more than {MOST_FEATURES}: it is damaged."
-            )
+        n_features = architecture.get("n_features")
+        if not isinstance(n_features, int) or not 1 <= n_features <= MOST_FEATURES:
+            raise InputError(f"A saved backbone has {shown(n_features)} features: it is damaged.")
         return cls(b"", n_features)
 
     def open(self, threads: int | None = None) -> None:
-        """Prepare the model to run with this number of CPU threads; None for onnxruntime's choice."""
+        """Prepare the model for this number of CPU threads; None for onnxruntime's choice."""
         self._session = opened(self.content.cpu().numpy().tobytes(), self.name, threads)
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -75,8 +68,8 @@ class OnnxEncoder(nn.Module):
         features = torch.from_numpy(self._run(rows)).flatten(1)
         if features.shape != (len(rows), self.n_features):
             raise InputError(
-                f"The network {self.name} returns an array of shape {tuple(features.shape)} for {len(rows)} pictures: "
-                f"it must return {self.n_features} features for each."
+                f"The network {self.name} returns an array of shape {tuple(features.shape)} for "
+                f"{len(rows)} pictures: it must return {self.n_features} features for each."
             )
         return features.to(pictures.device)
 
@@ -107,8 +100,8 @@ class OnnxEncoder(nn.Module):
         return {**self.__dict__, "_session": None}  # sessions can be neither copied nor pickled
 
 
-def read(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
-    """Read an ONNX file, and the preprocessing from its metadata or the file NAME.onnx.json beside it.
+def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
+    """Read an ONNX file, and the preprocessing from its metadata or NAME.onnx.json beside it.
 
     Raises:
         InputError: If it is not an encoder of pictures, or damaged.
@@ -119,35 +112,31 @@ def read(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         raise InputError(f"There is no file {path}: give the path of an ONNX model.")
     try:
         model = onnx.load(path, load_external_data=False)
-        onnx.load_external_data_for_model(
-            model, str(path.parent)
-        )  # refuses paths that lead out of the folder
+        # Refuses paths that lead out of the folder.
+        onnx.load_external_data_for_model(model, str(path.parent))
         content = model.SerializeToString()
     except Exception as error:  # onnx and protobuf raise many kinds of errors
         raise InputError(
             f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again."
         ) from None
     session = opened(content, str(path))
-    given = picture_input(session, str(path))
-    names = [output.name for output in session.get_outputs()]
-    if names == ["logits", "probabilities"]:
+    if [output.name for output in session.get_outputs()] == ["logits", "probabilities"]:
         raise InputError(
             f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
         )
-    preprocessing = _preprocessing(path, session, given)
-    encoder = OnnxEncoder(content, 1, str(path))
+    preprocessing = _preprocessing(path, session, picture_input(session, str(path)))
+    encoder, side = OnnxEncoder(content, 1, str(path)), preprocessing.side
     try:
-        features = encoder._run(
-            np.zeros((1, 3, preprocessing.side, preprocessing.side), np.float32)
-        )
+        features = encoder._run(np.zeros((1, 3, side, side), np.float32))
     except Exception as error:  # onnxruntime raises many kinds of errors
-        side = preprocessing.side
         raise InputError(
-            f"The network {path} fails on a picture of {side} × {side} pixels ({first_line(error)}): export it again."
+            f"The network {path} fails on a picture of {side} × {side} pixels "
+            f"({first_line(error)}): export it again."
         ) from None
     if features.ndim < 2 or features.size != features.shape[1]:
         raise InputError(
-            f"The network {path} returns an array of shape {features.shape} for one picture: it must return one row of features."
+            f"The network {path} returns an array of shape {features.shape} for one picture: it "
+            "must return one row of features."
         )
     encoder.n_features = features.shape[1]
     return encoder, preprocessing
@@ -157,7 +146,7 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
     """A session of onnxruntime on the CPU for a model from anywhere.
 
     Raises:
-        InputError: If the model is damaged, or has external data, which would be read from wherever it says.
+        InputError: If the model is damaged, or has external data, which could be any file.
     """
     with required_by(f"The network {name}", install=INSTALL):
         import onnx
@@ -169,13 +158,18 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
         raise
     except Exception as error:  # onnx and onnxruntime raise many kinds of errors
         raise InputError(
-            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it again."
+            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it "
+            "again."
         ) from None
 
 
 def open_session(content: bytes, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a trusted model; the only place that imports it, so that nothing is reported to anybody."""
-    # Else it writes a device id into the user's cache folder and sends events over the network, from the moment it is imported.
+    """A session of onnxruntime on the CPU for a trusted model.
+
+    Only this function imports onnxruntime, so that nothing is reported to anybody.
+    """
+    # Else it writes a device id into the user's cache folder and sends events over the network,
+    # from the moment it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     with required_by("An ONNX model", install=INSTALL):
         import onnxruntime
@@ -189,29 +183,23 @@ def open_session(content: bytes, threads: int | None = None) -> Any:
 
 
 def picture_input(session: Any, name: str) -> Any:
-    """The only input of a session, checked to be a batch of pictures."""
-    inputs = session.get_inputs()
-    if len(inputs) != 1:
+    """The only input of a session, checked to be a batch of normalised square pictures."""
+    given, *others = session.get_inputs() or [None]
+    sizes = () if given is None else tuple(given.shape)
+    fixed = {length for length in sizes[2:] if isinstance(length, int)}
+    if (
+        others
+        or given is None
+        or given.type not in FLOATS
+        or len(sizes) != 4
+        or (isinstance(sizes[1], int) and sizes[1] != 3)
+        or len(fixed) > 1
+        or (isinstance(sizes[0], int) and not 1 <= sizes[0] <= MOST_PICTURES)
+    ):
+        inputs = ", ".join(f"{one.type} {one.shape}" for one in session.get_inputs())
         raise InputError(
-            f"The network {name} has {len(inputs)} inputs: it must have one, for pictures."
-        )
-    given = inputs[0]
-    if given.type not in FLOATS:
-        raise InputError(
-            f"The network {name} reads {given.type}: it must read normalised pictures as floats."
-        )
-    if len(given.shape) != 4 or (isinstance(given.shape[1], int) and given.shape[1] != 3):
-        raise InputError(
-            f"The network {name} reads arrays of shape {shown(given.shape)}: it must read (batch, 3, height, width)."
-        )
-    height, width = given.shape[2:]
-    if isinstance(height, int) and isinstance(width, int) and height != width:
-        raise InputError(
-            f"The network {name} reads pictures of {width} × {height} pixels: they must be square."
-        )
-    if isinstance(given.shape[0], int) and not 1 <= given.shape[0] <= 1024:
-        raise InputError(
-            f"The network {name} reads {shown(given.shape[0])} pictures at a time: export it with a dynamic batch size."
+            f"The network {name} reads {shown(inputs)}: it must read floats of shape (batch, 3, "
+            f"side, side), with a dynamic batch or at most {MOST_PICTURES} pictures."
         )
     return given
 
@@ -225,30 +213,27 @@ def features_output(session: Any) -> str:
 def _preprocessing(path: Path, session: Any, given: Any) -> Preprocessing:
     """From the file beside the model, or else its metadata, or else ImageNet's."""
     beside = path.with_name(f"{path.name}.json")
-    values: Any = {}
-    for name, text in session.get_modelmeta().custom_metadata_map.items():
-        if name in ("side", "mean", "std", "fit", "resize", "resample"):
-            with suppress(ValueError):  # text that is not JSON is taken as it is
-                text = parse_json(text)
-            values[name] = text
-    if beside.is_file():
-        try:
-            values = parse_json(beside.read_bytes())
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{beside} cannot be read ({first_line(error)}): correct or remove it."
-            ) from None
     fixed = next((length for length in given.shape[2:] if isinstance(length, int)), None)
+    values: Any = {}
     try:
-        preprocessing = Preprocessing.from_record(
-            {"side": fixed or SIDE} | values if isinstance(values, dict) else values
-        )
-    except InputError as error:
+        if beside.is_file():
+            values = parse_json(beside.read_bytes())
+        else:
+            for name, text in session.get_modelmeta().custom_metadata_map.items():
+                if name in SETTINGS:
+                    with suppress(ValueError):  # text that is not JSON is taken as it is
+                        text = parse_json(text)
+                    values[name] = text
+        values = {"side": fixed or SIDE} | values if isinstance(values, dict) else values
+        preprocessing = Preprocessing.from_record(values)
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"The preprocessing of {path} cannot be used: {first_line(error)}."
+            f"The preprocessing of {path} cannot be used ({first_line(error)}): correct its "
+            f"metadata, or {beside.name} beside it."
         ) from None
     if fixed not in (None, preprocessing.side):
         raise InputError(
-            f"The network {path} reads pictures of {fixed} pixels, but its description says {preprocessing.side}: correct it."
+            f"The network {path} reads pictures of {fixed} pixels, but its description says "
+            f"{preprocessing.side}: correct it."
         )
     return preprocessing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from numbers import Real
 from typing import Any, Literal, get_args
 
+import numpy as np
 from torch import Tensor
 
 from ltpll.errors import InputError, shown
@@ -21,14 +21,15 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Scales a picture to a square of 8-bit RGB pixels, and normalises it: (pixels / 255 - mean) / std.
+    """Scales a picture to a square of 8-bit RGB, and normalises it: (pixels / 255 - mean) / std.
 
     Args:
         side: Width and height of the square, in pixels.
         mean: The mean of each channel that is normalised away, for values from 0 to 1.
         std: The standard deviation of each channel, likewise.
-        fit: How a picture becomes a square: "pad" scales its longer edge to `side` and fills up with black, so that nothing is lost;
-            "crop" scales its shorter edge to `resize` and cuts out the middle; "stretch" changes its aspect ratio.
+        fit: How a picture becomes a square: "pad" scales its longer edge to `side` and fills up
+            with black, so that nothing is lost; "crop" scales its shorter edge to `resize` and cuts
+            out the middle; "stretch" changes its aspect ratio.
         resize: The length of the shorter edge before a crop, at least `side`; None for `side`.
         resample: The interpolation: "bilinear", "bicubic", "lanczos" or "nearest".
 
@@ -47,37 +48,31 @@ class Preprocessing:
     resample: Resample = "bilinear"
 
     def __post_init__(self) -> None:
-        if (
-            max(whole_number(self.side, 1, "side"), whole_number(self.resize or 1, 1, "resize"))
-            > LARGEST_SIDE
-        ):
+        side = whole_number(self.side, 1, "side")
+        resize = side if self.resize is None else whole_number(self.resize, 1, "resize")
+        if not side <= resize <= LARGEST_SIDE:
             raise InputError(
-                f"Pictures of {shown(self.resize or self.side)} pixels are too large: choose at most {LARGEST_SIDE}."
+                f"Pictures of {shown(side)} pixels cannot be cut out of {shown(resize)}: choose "
+                f"side <= resize <= {LARGEST_SIDE}."
             )
         if not _are_three(self.mean, -math.inf) or not _are_three(self.std, 0):
             raise InputError(
-                f"Pictures need three means and three positive deviations, not {shown(self.mean)} and {shown(self.std)}."
+                "Pictures need three means and three positive deviations, not "
+                f"{shown(self.mean)} and {shown(self.std)}."
             )
-        if self.fit not in get_args(Fit):
-            *others, last = get_args(Fit)
-            choices = f"{', '.join(others)} or {last}"
-            raise InputError(f"Unknown fit mode {shown(self.fit)}: choose {choices}.")
-        if self.resample not in get_args(Resample):
-            raise InputError(
-                f"There is no interpolation {shown(self.resample)}: choose {', '.join(get_args(Resample))}."
-            )
-        if self.resize is not None and whole_number(self.resize, 1, "resize") < self.side:
-            raise InputError(
-                f"Pictures of {self.resize} pixels are too small to cut out {self.side}: give a larger resize."
-            )
+        for name, value, choices in (
+            ("fit mode", self.fit, get_args(Fit)),
+            ("interpolation", self.resample, get_args(Resample)),
+        ):
+            if value not in choices:
+                known = f"{', '.join(choices[:-1])} or {choices[-1]}"
+                raise InputError(f"Unknown {name} {shown(value)}: choose {known}.")
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """8-bit pictures, (batch, 3, side, side), as the float input of the network."""
-        mean, std = (
-            pictures.new_tensor(values, dtype=pictures.float().dtype).view(-1, 1, 1)
-            for values in (self.mean, self.std)
-        )
-        return (pictures.float() / 255 - mean) / std
+        x = pictures.float()
+        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (x / 255 - mean) / std
 
     def record(self) -> dict[str, Any]:
         """As JSON values; `from_record` restores it."""
@@ -93,29 +88,26 @@ class Preprocessing:
         Raises:
             InputError: If the record, which may come from any file, is damaged.
         """
-        if not isinstance(record, Mapping) or not set(record) <= {
-            field.name for field in fields(cls)
-        }:
+        names = [field.name for field in fields(cls)]
+        if not isinstance(record, Mapping) or not set(record) <= set(names):
             raise InputError(
-                f"The preprocessing of a backbone is {shown(record)}: give {', '.join(field.name for field in fields(cls))}."
+                f"The preprocessing of a backbone is {shown(record)}: give {', '.join(names)}."
             )
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in record.items()
         }
-        values |= {
-            name: whole_number(values[name], 1, name)
-            for name in ("side", "resize")
-            if values.get(name) is not None
-        }
+        for name in ("side", "resize"):
+            if values.get(name) is not None:
+                values[name] = whole_number(values[name], 1, name)
         return cls(**values)
 
 
 def _are_three(values: Any, above: float) -> bool:
     """Whether these are three finite numbers above a bound."""
-    numbers = (
+    kinds: Any = (int, float, np.number)
+    return (
         isinstance(values, tuple | list)
         and len(values) == 3
-        and all(isinstance(value, Real) for value in values)
+        and all(isinstance(v, kinds) and v > above and abs(v) < math.inf for v in values)
     )
-    return numbers and all(value > above and abs(value) < math.inf for value in values)

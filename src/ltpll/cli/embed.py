@@ -1,9 +1,10 @@
-"""The embed command: turn pictures into features with a pretrained network, for `ltpll train --features`."""
+"""The embed command: turn pictures into features, for `ltpll train TABLE --features`."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,9 +21,6 @@ from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import print_skipped
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
-
-if TYPE_CHECKING:
-    from ltpll.pictures.sources import PictureList
 
 
 def embed(
@@ -41,161 +39,93 @@ def embed(
     images: Annotated[
         Path | None, data_option(help="Folder of the pictures that a table names.")
     ] = None,
+    path: Annotated[
+        str | None,
+        column_option(help="Column of paths inside --images.", show_default="path, or else id"),
+    ] = None,
     on_error: Annotated[
         str,
         data_option(
             help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip"
         ),
     ] = "stop",
-    id_column: Annotated[
-        str | None, column_option("--id", help="Column of ids.", show_default="id, if there is one")
-    ] = None,
-    path_column: Annotated[
+    part: Annotated[
         str | None,
-        column_option(
-            "--path", help="Column of paths inside --images.", show_default="path, or else the ids"
-        ),
+        hardware_option(help="Embed a part of the pictures, such as 3/8: one of several jobs."),
     ] = None,
-    task: Annotated[
-        str | None,
-        column_option(
-            help="In a table of annotations: column of annotated examples, each of which is embedded once."
-        ),
-    ] = None,
-    cache: Annotated[
-        bool,
-        output_option(
-            "--cache/--no-cache",
-            help="Keep embeddings by content in $LTPLL_CACHE, so that none is computed twice.",
-        ),
-    ] = True,
-    fresh: Annotated[
-        bool, output_option("--fresh", help="Discard what this command wrote earlier to --out.")
-    ] = False,
     device: Device = "auto",
     precision: Annotated[str, hardware_option(help="float32 or bfloat16.")] = "float32",
-    workers: Annotated[
-        int | None,
-        hardware_option(
-            help="Processes that decode pictures.", show_default="one per core but one", min=0
-        ),
-    ] = None,
-    launcher: Annotated[
-        str,
-        hardware_option(
-            help="local, or ray: a Ray Data job (pip install 'ltpll\\[ray]').", metavar="local|ray"
-        ),
-    ] = "local",
-    ray_address: Annotated[
-        str | None,
-        hardware_option(
-            help="Address of a Ray cluster, such as auto.", show_default="start Ray on this machine"
-        ),
-    ] = None,
 ) -> None:
     """Turn pictures into features with a pretrained network, for `ltpll train TABLE --features`.
 
-    Rows are in the order of the table, or of the sorted paths in the folder. Rerun the command to resume an interrupted job.
+    Rows are in the order of the table, or of the sorted paths in the folder. Features are kept by
+    content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
     from ltpll.backbones import Backbone
     from ltpll.cli.progress import PictureProgress
     from ltpll.pictures.cache import cache_root
-    from ltpll.pictures.output import embed_pictures
-
-    if launcher not in ("local", "ray"):
-        raise InputError(f"There is no launcher {launcher!r}: choose local or ray.")
-    out = out.expanduser()
-    pictures = _pictures(
-        source.expanduser(), images and images.expanduser(), id_column, path_column, task
+    from ltpll.pictures.files import list_pictures
+    from ltpll.pictures.output import (
+        embed_pictures,
+        path_column,
+        paths_in_table,
+        rows_file,
+        write_readable_rows,
     )
-    left = (
-        None
-        if pictures.table is None
-        else out.with_suffix(f".table{pictures.table.suffix.lower()}")
-    )
-    beside = [out.with_suffix(".rows.csv"), out.with_suffix(".job.json"), *([left] if left else [])]
-    check_outputs(context, out, *beside, suffixes=[".npy"], makes_folder=True)
-    network = Backbone.from_pretrained(backbone)
-    how: dict[str, Any] = {
-        "cache": cache_root() if cache else None,
-        "device": device,
-        "precision": precision,
-        "workers": workers,
-    }
-    if launcher == "ray":
-        from ltpll.pictures.on_ray import ray_stream
 
-        how["stream"] = ray_stream(
-            network, device=device, precision=precision, workers=workers, address=ray_address
+    source, out = source.expanduser(), out.expanduser()
+    is_table = not source.is_dir()
+    if is_table and images is None:
+        raise InputError(
+            f"{source} is not a folder: if it is a table that names pictures, give their folder "
+            "with --images."
         )
+    if not is_table and (images or path):
+        raise InputError(f"{source} is a folder, but --images and --path belong to a table.")
+    folder = images.expanduser() if images else source
+    column = path_column(source, path) if is_table else ""
+    paths = paths_in_table(source, column) if is_table else list_pictures(folder)
+    left = [out.with_suffix(f".table{source.suffix.lower()}")] if is_table else []
+    check_outputs(context, out, rows_file(out), *left, suffixes=[".npy"], makes_folder=True)
+    network = Backbone.from_pretrained(backbone)
     progress = PictureProgress()
     try:
         written = embed_pictures(
-            pictures.folder,
-            pictures.paths,
+            folder,
+            paths if part is None else _part_of(paths, part),
             network,
             out,
-            ids=pictures.ids,
+            cache=cache_root(),
             on_error=on_error,
             on_progress=progress,
-            fresh=fresh,
-            **how,
+            device=device,
+            precision=precision,
         )
-        if not written.earlier:
-            progress.finish()
+        progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         print_line("Interrupted: rerun the command to resume.")
         raise typer.Exit(130) from None
     finally:
         progress.close()
-    if written.earlier:
-        print_line(f"This file was finished earlier (--fresh computes it again): {out}")
-    else:
-        print_line(
-            f"Wrote {counted(len(written.kept), 'row')} of {written.n_features:,} features to {out}"
-        )
+    n, n_features = written.features.shape
+    print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
     print_skipped(written.problems)
-    _print_next(pictures, written.kept, left, out, task)
+    print_line(f"The picture of each row: {rows_file(out)}")
+    if part is not None:
+        print_line("When all parts are done, run the command without --part to join them.")
+    elif is_table:
+        table = source
+        if written.problems:
+            table = left[0]
+            write_readable_rows(source, column, [name for name, _ in written.problems], table)
+            print_line(f"The rows of {source} without the skipped pictures: {table}")
+        print_line(f"Next: {command('ltpll', 'train', table, '--features', out)}")
 
 
-def _pictures(
-    source: Path,
-    images: Path | None,
-    id_column: str | None,
-    path_column: str | None,
-    task: str | None,
-) -> PictureList:
-    from ltpll.pictures.sources import folder_source, table_source
-
-    if not source.is_dir():
-        if images is None:
-            raise InputError(
-                f"{source} is not a folder: if it is a table that names pictures, give their folder with --images."
-            )
-        return table_source(source, images, id_column=id_column, path_column=path_column, task=task)
-    given = {"--images": images, "--id": id_column, "--path": path_column, "--task": task}
-    useless = next((name for name, value in given.items() if value is not None), None)
-    if useless is not None:
-        raise InputError(
-            f"{source} is a folder, all of whose pictures are embedded, but {useless} belongs to a table: leave it out."
-        )
-    return folder_source(source)
-
-
-def _print_next(
-    pictures: PictureList, kept: list[int], left: Path | None, out: Path, task: str | None
-) -> None:
-    """Print the command that trains on the file; if pictures were skipped, their rows have to leave the table."""
-    from ltpll.pictures.sources import write_kept_rows
-
-    if left is None:
-        print_line(f"The picture of each row: {out.with_suffix('.rows.csv')}")
-        return
-    table = pictures.table
-    if len(kept) < len(pictures.paths):
-        write_kept_rows(pictures, kept, left)
-        print_line(f"The rows of {pictures.table} without the skipped pictures: {left}")
-        table = left
-    annotations = [] if task is None else ["--from-annotators", "union", "--task", task]
-    print_line(f"Next: {command('ltpll', 'train', table, *annotations, '--features', out)}")
+def _part_of(paths: list[str], part: str) -> list[str]:
+    """Every n-th path, beginning with the k-th, for a part k/n."""
+    found = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", part)
+    if found is None or int(found[1]) > int(found[2]):
+        raise InputError(f"--part is {part!r}: give the number of this part and of all, as in 3/8.")
+    return paths[int(found[1]) - 1 :: int(found[2])]

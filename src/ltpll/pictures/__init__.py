@@ -1,1 +1,1 @@
-"""Photos: pictures turned into features by a pretrained network, in a stream that does not grow with their number."""
+"""Pictures: files decoded to arrays, or turned into features by a pretrained network."""

@@ -1,38 +1,55 @@
-"""Cache: embeddings stored by the content of their pictures, so that a picture is embedded once per backbone."""
+"""Cache: embeddings by the content of pictures, so that each is computed once per backbone."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.files import acquire_lock, cache_folder, cannot_write_error, check_writable
-from ltpll.pictures.decoding import KnownHashes
+from ltpll.errors import InputError
+from ltpll.files import cache_folder, check_writable
+from ltpll.pictures.files import PictureError, check_picture_file, split_box
 
 VARIABLE = "LTPLL_CACHE"
 WAY_OUT = f"set {VARIABLE} to another folder for the cache"
-HASH = 32  # bytes of SHA-256
-AT_ONCE = 256  # new rows that are written together
+WAIT_SECONDS = 60  # for other processes that write
+TABLE = "embeddings (digest BLOB PRIMARY KEY, features BLOB)"
 
 
 def cache_root() -> Path:
-    """The folder of everything that can be computed again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
+    """The folder of what can be made again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
     return cache_folder(VARIABLE)
 
 
-class EmbeddingCache:
-    """The embeddings of one backbone: a file of hashes and a file of rows, to which several processes may append.
+def content_digest(file: str) -> bytes:
+    """The SHA-256 of a picture's file, and of the part of it that is meant.
 
-    Row i belongs to hash i. Rows are written before their hashes, and whatever has no counterpart in the other file is the remains of an
-    interrupted process: it is ignored, and overwritten by the next one. What other processes add after opening is not seen.
+    Raises:
+        PictureError: The file cannot be read.
+    """
+    check_picture_file(file)
+    name, box = split_box(file)
+    try:
+        with Path(name).open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256")
+    except OSError as error:
+        raise PictureError(f"cannot be read ({error.strerror or error})") from None
+    if box is not None:
+        digest.update(repr(box).encode())
+    return digest.digest()
+
+
+class EmbeddingCache:
+    """The embeddings of one backbone in a database, to which several processes may add.
 
     Args:
         folder: The folder, which is created.
-        n_features: The length of a row.
+        n_features: The length of an embedding.
 
     Raises:
         InputError: The folder cannot be written.
@@ -40,71 +57,37 @@ class EmbeddingCache:
 
     def __init__(self, folder: Path, n_features: int) -> None:
         check_writable(folder, WAY_OUT)
-        self.folder, self.n_features = folder, n_features
-        self._hashes, self._rows = folder / "hashes.bin", folder / f"rows-{n_features}.f32"
-        with self._lock():
-            self._n = self._complete()
-        with self._hashes.open("rb") as file:
-            content = file.read(HASH * self._n)
-        self._row_of = {content[HASH * i : HASH * (i + 1)]: i for i in range(self._n)}
-        self._new: dict[bytes, npt.NDArray[np.float32]] = {}
+        self.file, self.n_features = folder / "embeddings.sqlite", n_features
+        with self._database() as database:
+            database.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+            self._known = {
+                digest for (digest,) in database.execute("SELECT digest FROM embeddings")
+            }
 
-    def __len__(self) -> int:
-        return len(self._row_of)
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._known
 
-    @property
-    def known(self) -> KnownHashes:
-        """The hashes whose rows can be read."""
-        return KnownHashes(self._hashes, self._n)
+    def store_features(self, digests: Sequence[bytes], features: npt.NDArray[np.float32]) -> None:
+        """Store the embeddings, (n, n_features), of pictures with these digests."""
+        rows = [row.astype("<f4").tobytes() for row in features]
+        with self._database() as database:
+            database.executemany(
+                "INSERT OR IGNORE INTO embeddings VALUES (?, ?)", zip(digests, rows, strict=True)
+            )
+        self._known.update(digests)
 
-    def rows(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
+    def stored_features(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
         """The embeddings of known pictures, (n, n_features)."""
-        # Mapped anew each time: pages that stay mapped would count as memory of this process.
-        stored = np.memmap(self._rows, np.float32, "r", shape=(self._n, self.n_features))
-        return np.asarray(stored[[self._row_of[digest] for digest in digests]])
+        query = "SELECT features FROM embeddings WHERE digest = ?"
+        with self._database() as database:
+            rows = [database.execute(query, (digest,)).fetchone()[0] for digest in digests]
+        return np.frombuffer(b"".join(rows), "<f4").reshape(len(digests), self.n_features)
 
-    def add(self, digests: Sequence[bytes], rows: npt.NDArray[np.float32]) -> None:
-        """Store new embeddings; some of them are written later, at the latest by `flush`."""
-        self._new |= {
-            digest: row.copy()
-            for digest, row in zip(digests, rows, strict=True)
-            if digest not in self._row_of
-        }
-        if len(self._new) >= AT_ONCE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was added."""
-        if not self._new:
-            return
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the database, to which all changes are written at the end."""
         try:
-            with self._lock():
-                n = self._complete()
-                for path, size, content in (
-                    (
-                        self._rows,
-                        4 * self.n_features,
-                        np.stack(list(self._new.values())).astype(np.float32).tobytes(),
-                    ),
-                    (self._hashes, HASH, b"".join(self._new)),
-                ):
-                    with path.open("r+b") as file:
-                        file.truncate(size * n)
-                        file.seek(size * n)
-                        file.write(content)
-                        file.flush()
-                        os.fsync(file.fileno())
-        except OSError as error:
-            raise cannot_write_error(self.folder, error, WAY_OUT) from error
-        self._new = {}
-
-    def _lock(self) -> AbstractContextManager[object]:
-        return acquire_lock(self.folder / ".lock")
-
-    def _complete(self) -> int:
-        """The number of rows with a hash."""
-        for path in (self._hashes, self._rows):
-            path.touch()
-        return min(
-            self._hashes.stat().st_size // HASH, self._rows.stat().st_size // (4 * self.n_features)
-        )
+            with closing(sqlite3.connect(self.file, WAIT_SECONDS)) as database, database:
+                yield database
+        except sqlite3.Error as error:
+            raise InputError(f"{self.file} cannot be used ({error}): {WAY_OUT}.") from error

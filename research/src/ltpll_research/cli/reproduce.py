@@ -76,7 +76,7 @@ def reproduce(
     launcher: Annotated[
         str,
         hardware_option(
-            help="local, or ray: one Ray task per run (pip install 'ltpll\\[ray]').",
+            help="local, or ray: one Ray task per run (pip install 'ltpll-research\\[ray]').",
             metavar="local|ray",
         ),
     ] = "local",

@@ -29,7 +29,7 @@ def launch_on_ray(
 
     Without an address, Ray uses the cluster that this machine belongs to, or starts a local one that ends with this call.
     """
-    with required_by("The launcher ray", install="'ltpll[ray]'"):
+    with required_by("The launcher ray", install="'ltpll-research[ray]'"):
         import ray
     started_here = not ray.is_initialized()
     try:
