@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
 from support.refusals import refusal
@@ -35,12 +35,12 @@ PARTS = {
 )
 def test_candidates_are_the_categories_of_a_picture(tmp_path, order):
     path = written(tmp_path, {"info": PARTS["info"], **{name: PARTS[name] for name in order}})
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.paths.tolist() == ["b.jpg", "a.jpg", "c.jpg"]
     assert sets(found) == [["dog"], ["cat", "dog"], ["cat"]]
     assert found.candidates.weights is None
     assert found.notes[-1] == "1 of 4 pictures is skipped because it has no annotation."
-    assert read_table(path, needs_candidates=False).paths.tolist() == [
+    assert read_label_table(path, needs_candidates=False).paths.tolist() == [
         "b.jpg",
         "a.jpg",
         "c.jpg",
@@ -54,7 +54,7 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
         {**one, "bbox": box} for one, box in zip(PARTS["annotations"], boxes, strict=True)
     ]
     path = written(tmp_path, {**PARTS, "annotations": annotations})
-    found = read_table(path, Reading(objects="crops"))
+    found = read_label_table(path, Reading(objects="crops"))
     parts = [
         "a.jpg#xywh=0,0,5,5",
         "b.jpg#xywh=1.5,2,3,4.25",
@@ -77,9 +77,11 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
     for wrong in (None, [1, 2, 3], [1, 2, 0, 4], [1, 2, "3", 4], [1, 2, float("nan"), 4]):
         path = written(tmp_path, {**PARTS, "annotations": [{**annotations[0], "bbox": wrong}]})
         assert "which is not left, top, width and height" in refusal(
-            lambda path=path: read_table(path, Reading(objects="crops"))
+            lambda path=path: read_label_table(path, Reading(objects="crops"))
         )
-    assert "choose images or crops" in refusal(lambda: read_table(path, Reading(objects="boxes")))
+    assert "choose images or crops" in refusal(
+        lambda: read_label_table(path, Reading(objects="boxes"))
+    )
 
 
 REFUSED = {
@@ -109,4 +111,4 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
     other, fragment = REFUSED[case]
-    assert fragment in refusal(lambda: read_table(written(tmp_path, {**PARTS, **other})))
+    assert fragment in refusal(lambda: read_label_table(written(tmp_path, {**PARTS, **other})))

@@ -7,7 +7,7 @@ import pytest
 
 from ltpll.convert.detections import class_name
 from ltpll.convert.json_examples import scored_candidates
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
 from support.refusals import refusal
@@ -67,7 +67,7 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
         ]
     }
     path = written(tmp_path, content)
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.ids.tolist() == found.paths.tolist() == ["a.jpg", "sub/c.jpg"]
     assert sets(found) == [["canis lupus", "red fox"], ["canis lupus"]]
     first, second = 0.1**0.25, 0.7**0.25  # scores count less than they say
@@ -76,16 +76,16 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
         [first / (first + second), second / (first + second), 1],
         rtol=1e-6,
     )
-    assert read_table(path, Reading(scores="none")).candidates.weights is None
+    assert read_label_table(path, Reading(scores="none")).candidates.weights is None
     assert found.notes == (
         "Read as a file of SpeciesNet.",
         "1 of 3 pictures is skipped because it has no classification.",
     )
-    unlabelled = read_table(path, needs_candidates=False)
+    unlabelled = read_label_table(path, needs_candidates=False)
     assert unlabelled.ids.tolist() == ["a.jpg", "b.jpg", "sub/c.jpg"]
     assert unlabelled.candidates is None
     lines = written(tmp_path, "\n".join(map(json.dumps, content["predictions"])), "lines.ndjson")
-    assert sets(read_table(lines)) == sets(found)
+    assert sets(read_label_table(lines)) == sets(found)
 
 
 def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
@@ -97,7 +97,7 @@ def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
     image = {"file": "a.jpg", "detections": detections}
     failed = {"file": "c.jpg", "failure": "cannot be read", "detections": None}
     other = {"file": "b.jpg", "detections": [detection(1, ("0", 0.5), ("2", 0.5))]}
-    found = read_table(
+    found = read_label_table(
         written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear")))
     )
     assert sets(found) == [["bear"], ["bear", "elk"]]
@@ -134,9 +134,11 @@ def test_files_take_a_limit_of_either_kind(tmp_path):
         tmp_path,
         {"predictions": [prediction("a.jpg", x=0.6, y=0.3, z=0.1), prediction("b.jpg", z=0.9)]},
     )
-    assert sets(read_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
-    assert sets(read_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
-    assert "give one of the two" in refusal(lambda: read_table(path, Reading(top_k=2, mass=0.5)))
+    assert sets(read_label_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
+    assert sets(read_label_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
+    assert "give one of the two" in refusal(
+        lambda: read_label_table(path, Reading(top_k=2, mass=0.5))
+    )
 
 
 REFUSED = {
@@ -195,4 +197,4 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
     content, fragment = REFUSED[case]
-    assert fragment in refusal(lambda: read_table(written(tmp_path, content)))
+    assert fragment in refusal(lambda: read_label_table(written(tmp_path, content)))

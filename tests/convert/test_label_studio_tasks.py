@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ltpll.convert.label_studio_tasks import control_names, write_pre_annotations
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from support.labelled_json import sets, written
 from support.refusals import refusal
 
@@ -55,7 +55,7 @@ def test_what_an_annotator_accepts_is_read_back(tmp_path):
     path = tmp_path / "tasks.json"
     write_pre_annotations(path, [{"image": url} for url in URLS], LABELS, SCORES)
     tasks = json.loads(path.read_text(encoding="utf-8"))
-    unlabelled = read_table(path, needs_candidates=False)
+    unlabelled = read_label_table(path, needs_candidates=False)
     assert unlabelled.paths.tolist() == ["1/a-fox.jpg", "elk.jpg", "photos/größe.jpg"]
     assert unlabelled.candidates is None
     accepted = [
@@ -66,7 +66,7 @@ def test_what_an_annotator_accepts_is_read_back(tmp_path):
         }
         for i, task in enumerate(tasks)
     ]
-    found = read_table(written(tmp_path, accepted, "export.json"))
+    found = read_label_table(written(tmp_path, accepted, "export.json"))
     assert sets(found) == [[label] for label in LABELS]
     assert found.columns["control"] == "choice:image"
 

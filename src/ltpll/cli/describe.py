@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ltpll.analysis.describe import Description
-    from ltpll.tables.candidate_files import LabelledSets
+    from ltpll.convert.candidate_files import LabelledSets
 
 
 Top = Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")]
@@ -79,7 +79,7 @@ def describe(
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
     MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector.
     """
-    from ltpll.tables.candidate_files import read_candidates
+    from ltpll.convert.candidate_files import read_candidates
     from ltpll.tables.reading import Reading
 
     reading = given(
@@ -152,7 +152,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
 
     from ltpll.cleaning.results import candidates_of
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.tables.candidate_files import LabelledSets
+    from ltpll.convert.candidate_files import LabelledSets
 
     config = read_result(path)["config"]
     check_is_table_run(path, config, "data describe")

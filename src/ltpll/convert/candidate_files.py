@@ -13,11 +13,11 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import structured_cells
 from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.tables.columns import texts
 from ltpll.tables.numpy_files import read_array
-from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import DEFAULT_READING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES, Table, TableBatch, open_table
 
@@ -44,7 +44,7 @@ class LabelledSets(NamedTuple):
 def read_candidates(
     path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
 ) -> LabelledSets:
-    """Read candidate sets, in every way that `read_table` can, or from an array of zeros and ones.
+    """Read candidate sets, in every way that `read_label_table` can, or from an array of zeros and ones.
 
     Args:
         path: A .csv, .tsv, .parquet, .npz, .npy or .mat file, or JSON of a labelling tool or detector.
@@ -106,7 +106,7 @@ def read_candidates(
             reading, candidates=table.names[_set_column(table, column, reading.separator, others)]
         )
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
-    found = read_table(
+    found = read_label_table(
         path,
         reading
         if reading.annotators and kind not in JSON_SUFFIXES
