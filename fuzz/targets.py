@@ -220,7 +220,7 @@ def run_strings(case: bytes, folder: Path) -> None:
     import pandas as pd
 
     from ltpll.candidates.labels import read_labels
-    from ltpll.tables.annotations import vote_rule
+    from ltpll.candidates.votes import vote_rule
 
     option = case[0] % 8 if case else 0
     text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")

@@ -1053,9 +1053,9 @@ BAD_TEXTS = {
     ),
     "no vote rule": (VOTES, {"annotators": "majority"}, "'majority' is not a rule"),
     "empty vote rule": (VOTES, {"annotators": ""}, "'' is not a rule"),
-    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
-    "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
-    "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
+    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "is not a rule"),
+    "zero votes": (VOTES, {"annotators": "votes>=0"}, "a number of at least 1"),
+    "top-0": (VOTES, {"annotators": "top-0"}, "a number of at least 1"),
     "too many votes": (
         VOTES,
         {"annotators": "votes>=3"},

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import as_texts, unknown_class_error
 from ltpll.candidates.scores import ROUNDING
+from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.tables.annotations import AnnotatorVotes
 from ltpll.tables.set_columns import sorted_class_names
 
 

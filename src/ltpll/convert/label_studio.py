@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
+from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.convert.json_examples import (
     JsonExamples,
     checked_names,
@@ -25,7 +26,6 @@ from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.pictures.files import SUFFIXES
-from ltpll.tables.annotations import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.tables.streaming import ReadProgress
 
 PICTURE = "image"  # the usual name of the picture in the data of a task

@@ -16,17 +16,17 @@ from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import SetRules
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
+from ltpll.candidates.votes import (
+    AnnotatorVotes,
+    drop_repeated_votes,
+    voted_candidates,
+)
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.annotation_columns import (
     TRUE_LABEL,
     check_one_role,
     find_annotation_columns,
-)
-from ltpll.tables.annotations import (
-    AnnotatorVotes,
-    drop_repeated_votes,
-    voted_candidates,
 )
 from ltpll.tables.columns import (
     FeatureColumns,

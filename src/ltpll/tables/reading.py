@@ -10,9 +10,9 @@ from typing import Any
 from ltpll.candidates.expressions import EMPTY
 from ltpll.candidates.parsing import check_class_names
 from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
+from ltpll.candidates.votes import DEFAULT_VOTE_WEIGHTS, check_vote_weights, vote_rule
 from ltpll.errors import InputError, shown
 from ltpll.tables.annotation_columns import TRUE_LABEL
-from ltpll.tables.annotations import DEFAULT_VOTE_WEIGHTS, check_vote_weights, vote_rule
 from ltpll.tables.streaming import Table
 
 OBJECTS = ("images", "crops")  # examples of a COCO file

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from ltpll import PartialLabelClassifier, candidates_from_votes
-from ltpll.errors import InputError
-from ltpll.synthetic import crowd_votes, long_tail_subset
-from ltpll.tables.annotations import (
+from ltpll.candidates.votes import (
     EXAMPLES_OF_EACH_CLASS,
     LEAST_SHARE,
     MOST_ROUNDS,
@@ -20,6 +18,8 @@ from ltpll.tables.annotations import (
     AnnotatorVotes,
     vote_likelihoods,
 )
+from ltpll.errors import InputError
+from ltpll.synthetic import crowd_votes, long_tail_subset
 
 
 def rows_of(candidates):
