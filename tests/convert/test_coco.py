@@ -102,9 +102,9 @@ REFUSED = {
         {"images": [*PARTS["images"], {"id": 7, "file_name": "a.jpg"}]},
         "has the file_name 'a.jpg' twice",
     ),
-    "captions": ({"annotations": [{"image_id": 2, "caption": "a dog"}]}, "names no category"),
+    "captions": ({"annotations": [{"image_id": 2, "caption": "a dog"}]}, "lacks 'category_id' (a number or text)"),
     "no annotations": ({"annotations": []}, "has no annotations"),
-    "an empty name": ({"categories": [{"id": 10, "name": " "}]}, "no 'name'"),
+    "an empty name": ({"categories": [{"id": 10, "name": " "}]}, "lacks 'name' (text)"),
 }
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ltpll.convert.detections import class_name
-from ltpll.convert.json_examples import scored_candidates
+from ltpll.convert.detections import class_name, scored_candidates
+
 from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
@@ -152,7 +152,7 @@ REFUSED = {
     ),
     "a category without a name": (
         megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}),
-        "category '7', for which",
+        "lacks '7' (text)",
     ),
     "a score above one": (
         {"predictions": [prediction("a.jpg", x=1.5)]},
@@ -168,7 +168,7 @@ REFUSED = {
     ),
     "fewer scores": (
         {"predictions": [{"filepath": "a", "classifications": {"classes": ["x"], "scores": []}}]},
-        "not lists of classes and",
+        "not as many scores as classes",
     ),
     "a picture twice": (
         {"predictions": [prediction("a.jpg", x=1), prediction("a.jpg", y=1)]},
@@ -176,11 +176,11 @@ REFUSED = {
     ),
     "no path": (
         {"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]},
-        "has no 'filepath'",
+        "lacks 'filepath' (text)",
     ),
     "a confidence that is text": (
         megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}),
-        "without a confidence",
+        "lacks 'conf' (a number)",
     ),
     "a classification without a score": (
         megadetector({"file": "a", "detections": [detection(1, ("1",))]}),

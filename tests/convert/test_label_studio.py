@@ -179,7 +179,7 @@ def test_one_of_several_questions_is_chosen(tmp_path):
     assert "(animal, colour): name one with --control" in refusal(lambda: read_label_table(path))
     assert read_label_table(path, Reading(control="colour")).candidates.classes == ("aa", "bb")
     assert read_label_table(path, Reading(control="animal:photo")).candidates.classes == ("a", "b")
-    assert "no choices for 'x': it has animal, colour" in refusal(
+    assert "no choices for 'x', only for others (animal, colour)" in refusal(
         lambda: read_label_table(path, Reading(control="x"))
     )
 
@@ -188,11 +188,11 @@ REFUSED = {
     "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "has the task '1' twice"),
     "annotations that are not a list": (
         [{"id": 1, "data": {}, "annotations": {"a": 1}}],
-        "annotations that are not a list",
+        "lacks 'annotations' (a list)",
     ),
     "an annotation without results": (
         [task(1, "a.jpg", {"result": "cat"})],
-        "an annotation without a list of results",
+        "lacks 'result' (a list)",
     ),
     "boxes": (
         [

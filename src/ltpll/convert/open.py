@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ltpll.candidates.scores import tempered
 from ltpll.convert.json_formats import read_json
 from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.convert.matlab import mat_candidates, read_mat
@@ -34,7 +34,10 @@ def read_label_table(
     kind = Path(path).suffix.lower() if isinstance(path, (str, Path)) else ""
     if kind in JSON_SUFFIXES:
         reading.check(is_json=True)
-        return _read_json_table(Path(path), reading, needs_candidates, on_progress)
+        found = read_json(
+            Path(path), reading, needs_candidates=needs_candidates, on_progress=on_progress
+        )
+        return _with_score_weights(found, reading)
     if kind == ".mat":
         reading.check()
         return _read_mat_table(Path(path), reading, needs_candidates, exact)
@@ -43,7 +46,13 @@ def read_label_table(
     )
 
 
-# ---- MATLAB -----------------------------------------------------------------------------------------------------------
+def _with_score_weights(found: LabelTable, reading: Reading) -> LabelTable:
+    """Weigh candidates by their scores as those in the cells of a table; votes stay as they are."""
+    candidates = found.candidates
+    if candidates is None or candidates.weights is None or found.votes is not None:
+        return found
+    weights = None if reading.scores == "none" else tempered(candidates.weights.numpy())
+    return replace(found, candidates=candidates.with_weights(weights))
 
 
 def _read_mat_table(
@@ -103,33 +112,4 @@ def _read_mat_table(
     ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
     return LabelTable(
         ids, candidates, found.labels, None, None, features if chosen else None, chosen, None
-    )
-
-
-# ---- labelling tools and detectors -------------------------------------------------------------------------------------
-
-
-def _read_json_table(
-    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
-) -> LabelTable:
-    found = read_json(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
-
-    def column(values: Sequence[str] | None) -> npt.NDArray[np.object_] | None:
-        return None if values is None else np.asarray(values, dtype=object)
-
-    return LabelTable(
-        ids=np.asarray(found.ids, dtype=object),
-        candidates=found.candidates
-        if found.candidates is None
-        else found.candidates.with_groups(found.groups),
-        labels=found.labels,
-        splits=None,
-        paths=column(found.paths),
-        features=None,
-        feature_names=(),
-        votes=found.votes,
-        groups=column(found.groups),
-        columns=found.fields,
-        urls=column(found.urls),
-        notes=found.notes,
     )
