@@ -102,7 +102,10 @@ REFUSED = {
         {"images": [*PARTS["images"], {"id": 7, "file_name": "a.jpg"}]},
         "has the file_name 'a.jpg' twice",
     ),
-    "captions": ({"annotations": [{"image_id": 2, "caption": "a dog"}]}, "lacks 'category_id' (a number or text)"),
+    "captions": (
+        {"annotations": [{"image_id": 2, "caption": "a dog"}]},
+        "lacks 'category_id' (a number or text)",
+    ),
     "no annotations": ({"annotations": []}, "has no annotations"),
     "an empty name": ({"categories": [{"id": 10, "name": " "}]}, "lacks 'name' (text)"),
 }

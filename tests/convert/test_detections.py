@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ltpll.convert.detections import class_name, scored_candidates
-
 from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written

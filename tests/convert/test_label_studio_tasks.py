@@ -29,8 +29,7 @@ def check_documented_structure(tasks):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_tasks_have_the_documented_structure(tmp_path, n, monkeypatch):
-    monkeypatch.setattr("ltpll.convert.label_studio_tasks.TASKS_AT_ONCE", 2)
+def test_tasks_have_the_documented_structure(tmp_path, n):
     path = tmp_path / "tasks.json"
     write_pre_annotations(
         path,

@@ -1283,9 +1283,9 @@ def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_traini
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
+def test_sets_alone_are_read_from_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found, labels, _ = read_candidates(path)
+    found, labels, _ = read_candidates(path, "anything")
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [
         {("cat", "dog", "fox").index(name) for name in row} for row in ROWS
@@ -1297,9 +1297,7 @@ def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
         "dog",
         "fox",
     ]
-    assert "specify with --column" in refusal(
-        lambda: read_candidates(path, reading=Reading(separator=";"))
-    )
+    assert "no column called 'candidates'" in refusal(lambda: read_candidates(path))
     path = write(tmp_path, frame().drop(columns="label"), suffix)
     assert read_candidates(path, "split").candidates.classes == ("test", "train")
     assert read_candidates(path).labels is None

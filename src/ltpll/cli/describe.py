@@ -48,7 +48,7 @@ def describe(
             "--column",
             "--candidates",
             help="Column, or array of an .npz file, that holds the sets.",
-            show_default="candidates, or found",
+            show_default="candidates",
         ),
     ] = None,
     separator: opt.Separator = None,
