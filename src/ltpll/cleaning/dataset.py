@@ -204,11 +204,11 @@ def read_examples(
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
-        if source.table.suffix.lower() in JSON_SUFFIXES:
-            # Detectors write the paths that they were given, often absolute ones.
-            folder = f"{source.images.absolute().as_posix()}/"
-            paths = np.asarray([path.removeprefix(folder) for path in paths.tolist()], dtype=object)
-            table = replace(table, paths=paths)
+        # Detectors write the paths that they were given, often absolute ones.
+        folder = f"{source.images.absolute().as_posix()}/"
+        inside_folder = [path.removeprefix(folder) for path in paths.tolist()]
+        paths = np.asarray(inside_folder, dtype=object)
+        table = table if table.paths is None else replace(table, paths=paths)
         how: dict[str, Any] = {"on_error": source.on_error, "on_progress": progress_of("pictures")}
         if source.backbone is not None:
             embedded = embedded_pictures(

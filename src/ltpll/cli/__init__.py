@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ltpll.cli.clean import clean
+from ltpll.cli.convert import convert
 from ltpll.cli.data import app as data_commands
 from ltpll.cli.demo import demo
 from ltpll.cli.embed import embed
@@ -33,6 +34,7 @@ app.command(rich_help_panel=OWN)(review)
 app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)
+app.command(rich_help_panel=OWN)(convert)
 
 MOVED = (
     "bench",
