@@ -87,7 +87,7 @@ def test_cancelled_empty_and_missing_annotations_are_skipped_and_counted(tmp_pat
     assert found.ids.tolist() == ["7", "8", "9", "12"]
     assert sets(found)[-1] == ["dog"]
     assert found.notes[1:] == (
-        "2 cancelled and 1 empty annotations were ignored.",
+        "Ignored 3 annotations: cancelled, or without a choice.",
         "2 of 6 tasks are skipped because they have no label.",
     )
     assert read_label_table(path, needs_candidates=False).ids.tolist() == [
@@ -202,9 +202,9 @@ REFUSED = {
                 {"result": [{"type": "rectanglelabels", "value": {"rectanglelabels": ["cat"]}}]},
             )
         ],
-        "their annotations hold rectanglelabels",
+        "of another kind, or ground truth",
     ),
-    "no annotations": ([task(1, "a.jpg")], "are missing, empty or cancelled"),
+    "no annotations": ([task(1, "a.jpg")], "(annotations are missing, empty, cancelled"),
     "only ground truth": (
         [task(1, "a.jpg", annotation(1, "cat", ground_truth=True))],
         "only for evaluation",
@@ -230,7 +230,7 @@ REFUSED = {
     ),
     "a task without its picture": (
         [task(1, "a.jpg", annotation(1, "cat")), {"id": 2, "data": {"text": "x"}}],
-        "has no text 'image'",
+        "lacks 'image' (text)",
     ),
     "a broken character": (
         [task(1, "a.jpg", annotation(1, "cat")), task(2, "b.jpg", annotation(1, "\ud800"))],

@@ -11,47 +11,37 @@ import numpy as np
 from ltpll.candidates import Candidates
 from ltpll.convert.json_examples import (
     ID,
+    JsonFile,
     Numbered,
     Numbers,
     as_label_table,
-    check_distinct,
-    labelled_examples,
     member,
     required,
     skipped,
 )
-from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import with_box
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.memory_limits import check_expansion
-from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import ReadProgress
 
 
-def read_coco(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def read_coco(source: JsonFile) -> LabelTable:
     """Read annotations in the format of COCO.
 
-    With `reading.objects` "crops", there is one example per annotation: its box of the picture,
-    with the categories of the picture as candidates, the picture as its group, and its own category
-    as the true label.
+    If the objects that are wanted are "crops", there is one example per annotation: its box of the
+    picture, with the categories of the picture as candidates, the picture as its group, and its own
+    category as the true label.
 
     Raises:
         InputError: The file cannot be read, or an annotation names a picture or a category that is
             missing.
     """
-    crops = reading.objects == "crops"
+    path, crops = source.path, source.reading.objects == "crops"
     files: dict[Any, str] = {}
     names: dict[Any, str] = {}
     picture_ids, category_ids = Numbered(), Numbered()
     of_picture, of_category, boxes = array("q"), array("q"), array("d")
-    for key, number, entry in json_items(path, on_progress):  # in any order
+    for key, number, entry in source.items():  # in any order
         where = f"Entry {number} of {key!r} in {path}"
         if key == "images":
             picture, file = required(where, entry, id=ID, file_name=str)
@@ -72,38 +62,32 @@ def read_coco(
                 boxes.extend(_box(where, entry))
     if not files:
         raise InputError(f"{path} has no 'images': give at least one picture.")
-    if not of_picture and (needs_candidates or crops):
+    if not of_picture and (source.needs_candidates or crops):
         raise InputError(f"{path} has no annotations, so no picture has a candidate label.")
     _check_known(path, "image_id", picture_ids, "images", files)
     _check_known(path, "category_id", category_ids, "categories", names)
     paths = list(files.values())
-    check_distinct(path, paths, "file_name")
+    source.check_distinct(paths, "file_name")
 
     place = {key: i for i, key in enumerate(files)}
     places = np.asarray([place[key] for key in picture_ids], dtype=np.int64)
     pictures = places[np.asarray(of_picture, dtype=np.int64)]
     codes = np.asarray(of_category, dtype=np.int64)
-    found = labelled_examples(
-        path,
-        np.arange(len(codes)) if crops else pictures,
-        codes,
-        [names[key] for key in category_ids],
-        len(codes) if crops else len(files),
-        classes=reading.classes,
-        needs_candidates=needs_candidates,
-    )
+    examples = np.arange(len(codes)) if crops else pictures
+    used = [names[key] for key in category_ids]
+    found = source.labelled(len(codes) if crops else len(files), examples, codes, used)
     labels = None if found.numbers is None else found.numbers[codes]
     rows = pictures if crops else found.kept
     sets = None if labels is None else _sets(path, pictures, labels, rows, found.classes)
-    n_without = len(files) - len(np.unique(pictures)) if needs_candidates or crops else 0
-    notes = skipped(n_without, len(files), "picture", "no annotation")
+    n_labelled = len(np.unique(pictures)) if source.needs_candidates or crops else len(files)
+    notes = skipped(len(files) - n_labelled, len(files), "picture", "no annotation")
     paths = [paths[i] for i in rows.tolist()]
     if not crops:
-        return as_label_table(paths, paths, sets, notes=notes)
+        return as_label_table(sets, ids=paths, paths=paths, notes=notes)
     ids = [str(i + 1) for i in range(len(paths))]
     at = np.asarray(boxes).reshape(-1, 4).tolist()
     parts = [with_box(whole, *box) for whole, box in zip(paths, at, strict=True)]
-    return as_label_table(ids, parts, sets, labels=labels, groups=paths, notes=notes)
+    return as_label_table(sets, ids=ids, paths=parts, labels=labels, groups=paths, notes=notes)
 
 
 def _check_known(path: Path, what: str, used: Numbered, where: str, known: dict[Any, str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +13,20 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.scores import ROUNDING
 from ltpll.convert.json_examples import (
     NUMBER,
+    JsonFile,
     Numbered,
+    Numbers,
     as_label_table,
-    check_distinct,
-    labelled_examples,
     listed,
     required,
     skipped,
 )
-from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
 from ltpll.tables.label_table import LabelTable
-from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import ReadProgress
 
 # Parts of a class of SpeciesNet: number, class, order, family, genus, species, common name.
 TAXON = 7
+ScoresOf = Callable[[str, Any], Iterable[tuple[Any, Any]]]
 
 
 def class_name(text: str) -> str:
@@ -50,33 +47,21 @@ def class_name(text: str) -> str:
     return [parts[0], *filter(None, parts)][-1]
 
 
-def read_speciesnet(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def read_speciesnet(source: JsonFile) -> LabelTable:
     """Read the predictions of SpeciesNet: the classes of each picture with their scores.
 
     Raises:
         InputError: The file cannot be read, a score is not between 0 and 1, or no picture has
             classes.
     """
-    found = _Scores(path)
-    for key, number, entry in json_items(path, on_progress):
+    found = _Scores(source)
+    for key, number, entry in source.items():
         if key in ("", "predictions"):
             found.add_picture(number, entry, "filepath", _speciesnet_scores)
-    return found.table(list(found.names), reading, needs_candidates)
+    return found.table(list(found.names))
 
 
-def read_megadetector(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def read_megadetector(source: JsonFile) -> LabelTable:
     """Read the results of MegaDetector and a classifier.
 
     Of each picture, the classified detection with the highest confidence counts.
@@ -84,16 +69,16 @@ def read_megadetector(
     Raises:
         InputError: As for `read_speciesnet`.
     """
-    found = _Scores(path)
+    found = _Scores(source)
     categories: Any = {}
-    for key, number, entry in json_items(path, on_progress):
+    for key, number, entry in source.items():
         if key == "classification_categories":
             categories = entry
         elif key in ("", "images"):
             found.add_picture(number, entry, "file", _megadetector_scores)
-    where = f"The member 'classification_categories' of {path}"
+    where = f"The member 'classification_categories' of {source.path}"
     names = [required(where, categories, **{key: str})[0] for key in found.names]
-    return found.table(names, reading, needs_candidates)
+    return found.table(names)
 
 
 def _speciesnet_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
@@ -124,22 +109,17 @@ def _megadetector_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
 class _Scores:
     """Collects the scores of the classes of each picture."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, source: JsonFile) -> None:
+        self.source = source
         self.paths: list[str] = []
         self.rows, self.codes, self.scores = array("q"), array("q"), array("d")
         self.names = Numbered()
 
-    def add_picture(
-        self,
-        number: int,
-        entry: Any,
-        key: str,
-        scores_of: Callable[[str, Any], Iterable[tuple[Any, Any]]],
-    ) -> None:
+    def add_picture(self, number: int, entry: Any, key: str, scores_of: ScoresOf) -> None:
         """Add a picture, whose path is `entry[key]`, and the scores of its classes."""
-        (picture,) = required(f"Entry {number} of {self.path}", entry, **{key: str})
-        where = f"The picture {shown(picture)} of {self.path}"
+        path = self.source.path
+        (picture,) = required(f"Entry {number} of {path}", entry, **{key: str})
+        where = f"The picture {shown(picture)} of {path}"
         for name, score in scores_of(where, entry):
             if not isinstance(name, str) or not name.strip():
                 raise InputError(
@@ -157,51 +137,33 @@ class _Scores:
                 self.scores.append(score)
         self.paths.append(picture.replace("\\", "/"))
 
-    def table(self, names: Sequence[str], reading: Reading, needs_candidates: bool) -> LabelTable:
-        """The pictures, with candidates that are weighted by the scores.
-
-        Args:
-            names: What the classes are called, in the order in which they were found.
-            reading: Which classes are kept.
-            needs_candidates: Whether pictures without scores are skipped.
-        """
-        n = len(self.paths)
+    def table(self, classes: Sequence[str]) -> LabelTable:
+        """The pictures, with the classes, in the order of `names`, weighted by their scores."""
+        source, n = self.source, len(self.paths)
         if not n:
-            raise InputError(f"{self.path} has no pictures: give at least one.")
-        if needs_candidates and not self.rows:
+            raise InputError(f"{source.path} has no pictures: give at least one.")
+        if source.needs_candidates and not self.rows:
             raise InputError(
-                f"No picture of {self.path} has classifications with scores, and detections alone "
-                "say nothing about the class: run a classifier such as SpeciesNet on the pictures."
+                f"No picture of {source.path} has classifications with scores, and detections "
+                "alone say nothing about the class: run a classifier such as SpeciesNet on the "
+                "pictures."
             )
-        check_distinct(self.path, self.paths, "picture")
+        source.check_distinct(self.paths, "picture")
         codes = np.asarray(self.codes, dtype=np.int64)
-        found = labelled_examples(
-            self.path,
-            self.rows,
-            codes,
-            [class_name(name) for name in names],
-            n,
-            classes=reading.classes,
-            needs_candidates=needs_candidates,
-        )
-        candidates = None
+        found = source.labelled(n, self.rows, codes, [class_name(name) for name in classes])
+        sets = None
         if found.numbers is not None:
-            candidates = scored_candidates(
-                found.rows,
-                found.numbers[codes],
-                np.asarray(self.scores, dtype=np.float64),
-                found.classes,
-                top_k=reading.top_k,
-                mass=reading.mass,
-            )
+            scored = (found.rows, found.numbers[codes], np.asarray(self.scores), found.classes)
+            top_k, mass = source.reading.top_k, source.reading.mass
+            sets = scored_candidates(*scored, top_k=top_k, mass=mass)
         paths = [self.paths[row] for row in found.kept.tolist()]
         notes = skipped(n - len(paths), n, "picture", "no classification")
-        return as_label_table(paths, paths, candidates, notes=notes)
+        return as_label_table(sets, ids=paths, paths=paths, notes=notes)
 
 
 def scored_candidates(
-    rows: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.int64],
+    rows: Numbers,
+    numbers: Numbers,
     scores: npt.NDArray[np.float64],
     classes: Sequence[Any],
     *,

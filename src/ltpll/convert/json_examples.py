@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,13 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import as_texts, unknown_class_error
-from ltpll.candidates.votes import AnnotatorVotes
+from ltpll.convert.json_stream import Item, json_items
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 from ltpll.tables.label_table import LabelTable
+from ltpll.tables.reading import Reading
 from ltpll.tables.set_columns import sorted_class_names
+from ltpll.tables.streaming import ReadProgress
 
 Numbers = npt.NDArray[np.int64]
 Kind = type | tuple[type, ...]
@@ -49,37 +52,21 @@ def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
         >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=ID, name=str)
         [3, 'fox']
     """
-    found = []
-    for key, kind in kinds.items():
-        one = member(value, key, kind)
+    found = [member(value, key, kind) for key, kind in kinds.items()]
+    for key, one in zip(kinds, found, strict=True):
         if one is None or (isinstance(one, str) and not one.strip()):
-            raise InputError(
-                f"{where} lacks {key!r} ({KINDS[kind]}): correct it, or export the file again."
-            )
-        found.append(one)
+            what = f"{shown(key)} ({KINDS[kinds[key]]})"
+            raise InputError(f"{where} lacks {what}: correct it, or export the file again.")
     return found
 
 
 def listed(where: str, value: Any, key: str) -> list[Any]:
     """A list in an object, which may be missing."""
-    if isinstance(value, dict) and not value.get(key):
-        return []
-    found: list[Any] = required(where, value, **{key: list})[0]
-    return found
+    is_missing = isinstance(value, dict) and not value.get(key)
+    return [] if is_missing else list(required(where, value, **{key: list})[0])
 
 
 # ---- examples ---------------------------------------------------------------------------------
-
-
-def check_distinct(path: Path, names: Sequence[str], what: str) -> None:
-    """Refuse names of examples of which some occur twice, or are not valid text."""
-    as_texts(names, range(len(names)), lambda i: f"Entry {i + 1} of {path}")
-    if len(set(names)) < len(names):
-        name = Counter(names).most_common(1)[0][0]
-        raise InputError(
-            f"{path} has the {what} {shown(name)} twice: every example needs its own; rename or "
-            "drop one of them."
-        )
 
 
 class Labelled(NamedTuple):
@@ -91,42 +78,57 @@ class Labelled(NamedTuple):
     classes: tuple[Any, ...]
 
 
-def labelled_examples(
-    path: Path,
-    rows: Sequence[int] | Numbers,
-    codes: Sequence[int] | Numbers,
-    names: Sequence[str],
-    n: int,
-    *,
-    classes: Sequence[Any] | None,
-    needs_candidates: bool,
-) -> Labelled:
-    """Find the examples that have labels, and number their classes.
+@dataclass(frozen=True)
+class JsonFile:
+    """A file, and how it is read: `needs_candidates` says that examples without labels are skipped."""
 
-    Args:
-        path: The file, for messages.
-        rows: The example of each label.
-        codes: The position of each label in `names`.
-        names: The labels; those that no example has as a candidate may be true labels.
-        n: The number of examples.
-        classes: The classes in order; None for the names that occur, sorted.
-        needs_candidates: Whether examples without labels are skipped. Otherwise all of them are
-            kept, and labels do not matter unless every example has some and all are classes.
-    """
-    with_labels = np.unique(np.asarray(rows, dtype=np.int64))
-    kept = with_labels if needs_candidates else np.arange(n)
-    if classes is None:
-        used = np.unique(np.asarray(codes, dtype=np.int64)).tolist()
-        classes = sorted_class_names([*{names[code] for code in used}])
-    numbers = None
-    if needs_candidates or (len(with_labels) == n and {*names} <= {*classes}):
-        as_texts(names, range(len(names)), lambda i: f"One of the labels of {path}")
-        number = {name: i for i, name in enumerate(classes)}
-        unknown = next((name for name in names if name not in number), None)
-        if unknown is not None:
-            raise InputError(f"{path} has the label {unknown_class_error(unknown, classes)}.")
-        numbers = np.asarray([number[name] for name in names], dtype=np.int64)
-    return Labelled(kept, np.searchsorted(kept, rows), numbers, tuple(classes))
+    path: Path
+    reading: Reading
+    needs_candidates: bool
+    on_progress: ReadProgress | None
+
+    def items(self) -> Generator[Item]:
+        """Read the file item by item."""
+        return json_items(self.path, self.on_progress)
+
+    def check_distinct(self, names: Sequence[str], what: str) -> None:
+        """Refuse names of examples of which some occur twice, or are not valid text."""
+        as_texts(names, range(len(names)), lambda i: f"Entry {i + 1} of {self.path}")
+        if len(set(names)) < len(names):
+            name = Counter(names).most_common(1)[0][0]
+            raise InputError(
+                f"{self.path} has the {what} {shown(name)} twice: every example needs its own; "
+                "rename or drop one of them."
+            )
+
+    def labelled(
+        self, n: int, rows: Sequence[int] | Numbers, codes: Numbers, names: Sequence[str]
+    ) -> Labelled:
+        """Find the examples that have labels, and number their classes.
+
+        If candidates are not needed, all examples are kept, and labels do not matter unless every
+        example has some and all of them are classes.
+
+        Args:
+            n: The number of examples.
+            rows: The example of each label.
+            codes: The position of each label in `names`.
+            names: The labels; those that no example has as a candidate may be true labels.
+        """
+        with_labels, classes = np.unique(np.asarray(rows, dtype=np.int64)), self.reading.classes
+        kept = with_labels if self.needs_candidates else np.arange(n)
+        if classes is None:
+            classes = tuple(sorted_class_names([*{names[code] for code in np.unique(codes)}]))
+        numbers = None
+        if self.needs_candidates or (len(with_labels) == n and {*names} <= {*classes}):
+            as_texts(names, range(len(names)), lambda i: f"One of the labels of {self.path}")
+            number = {name: i for i, name in enumerate(classes)}
+            unknown = next((name for name in names if name not in number), None)
+            if unknown is not None:
+                why = unknown_class_error(unknown, classes)
+                raise InputError(f"{self.path} has the label {why}.")
+            numbers = np.asarray([number[name] for name in names], dtype=np.int64)
+        return Labelled(kept, np.searchsorted(kept, rows), numbers, classes)
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:
@@ -136,34 +138,13 @@ def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:
     return (sentence,) if n else ()
 
 
-def as_label_table(
-    ids: Sequence[str],
-    paths: Sequence[str] | None,
-    candidates: Candidates | None,
-    *,
-    labels: Numbers | None = None,
-    groups: Sequence[str] | None = None,
-    votes: AnnotatorVotes | None = None,
-    urls: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    notes: tuple[str, ...] = (),
-) -> LabelTable:
-    """The examples of a file that is not a table."""
-
-    def texts(values: Sequence[str] | None) -> Any:
-        return None if values is None else np.asarray(values, dtype=object)
-
-    return LabelTable(
-        ids=texts(ids),
-        candidates=None if candidates is None else candidates.with_groups(groups),
-        labels=labels,
-        splits=None,
-        paths=texts(paths),
-        features=None,
-        feature_names=(),
-        votes=votes,
-        groups=texts(groups),
-        columns=columns or {},
-        urls=texts(urls),
-        notes=notes,
-    )
+def as_label_table(candidates: Candidates | None, **columns: Any) -> LabelTable:
+    """The examples of a file that is not a table; lists of texts may be plain."""
+    missing = ("labels", "splits", "paths", "features", "votes", "groups", "urls")
+    columns = {**dict.fromkeys(missing), "feature_names": (), **columns}
+    for name in ("ids", "paths", "groups", "urls"):
+        if columns[name] is not None:
+            columns[name] = np.asarray(columns[name], dtype=object)
+    if candidates is not None:
+        candidates = candidates.with_groups(columns["groups"])
+    return LabelTable(candidates=candidates, **columns)

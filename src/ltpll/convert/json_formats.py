@@ -9,6 +9,7 @@ from typing import Literal
 
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
+from ltpll.convert.json_examples import JsonFile
 from ltpll.convert.json_stream import Item, json_items
 from ltpll.convert.label_studio import read_label_studio
 from ltpll.errors import InputError
@@ -21,7 +22,7 @@ UNDERSTOOD = (
     "an export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet, results of "
     "MegaDetector, or annotations of COCO"
 )
-READERS: dict[Format, Callable[..., LabelTable]] = {
+READERS: dict[Format, Callable[[JsonFile], LabelTable]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
     "MegaDetector": read_megadetector,
@@ -99,6 +100,5 @@ def read_json(
     if foreign or reading.features:
         option = (*foreign, "features")[0]
         raise InputError(f"{option} does not apply to {path} (of {tool}): leave it out.")
-    read = READERS[tool]
-    found = read(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
+    found = READERS[tool](JsonFile(path, reading, needs_candidates, on_progress))
     return replace(found, notes=(f"Read as a file of {tool}.", *found.notes))

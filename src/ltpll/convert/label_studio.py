@@ -12,21 +12,20 @@ import numpy as np
 
 from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.convert.json_examples import (
+    JsonFile,
     Numbered,
     as_label_table,
-    check_distinct,
-    labelled_examples,
     listed,
     member,
+    required,
     skipped,
 )
 from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import ReadProgress
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
 OBJECT = "image"  # the usual name of what is labelled, in the labelling interface
@@ -38,13 +37,7 @@ OF_EXPORT = frozenset(
 PEEKED = 1000  # entries of a minimal export by which its question is found
 
 
-def read_label_studio(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def read_label_studio(source: JsonFile) -> LabelTable:
     """Read an export in the format JSON or JSON-MIN, or the same tasks one per line.
 
     Annotations that are marked as ground truth are true labels, and no votes.
@@ -52,18 +45,19 @@ def read_label_studio(
     Raises:
         InputError: The file cannot be read, or has no choices or several questions.
     """
-    tasks = _Tasks(path, reading)
-    for key, number, entry in json_items(path, on_progress):
+    tasks = _Tasks(source)
+    for key, number, entry in source.items():
         if not isinstance(entry, dict) or key:
             raise InputError(
-                f"Entry {number} of {path} is not a task of Label Studio: export the project again "
-                "as JSON."
+                f"Entry {number} of {source.path} is not a task of Label Studio: export the "
+                "project again as JSON."
             )
+        name = _name(entry.get("id"), f"task {number}")
         if entry.keys() & {"data", "annotations", "completions"}:
-            tasks.add_task(number, entry)
+            tasks.add_task(name, entry)
         else:
-            tasks.add_answer(number, entry)
-    return tasks.table(needs_candidates)
+            tasks.add_answer(name, entry)
+    return tasks.table()
 
 
 def local_path(url: str) -> str:
@@ -99,54 +93,46 @@ class _Answers:
 class _Tasks:
     """Collects the tasks of a file one by one."""
 
-    def __init__(self, path: Path, reading: Reading) -> None:
-        self.path, self.reading = path, reading
-        self.named_picture = reading.path if reading.path != Reading.path else None
-        self.picture: str | None = None
+    def __init__(self, source: JsonFile) -> None:
+        self.source, reading = source, source.reading
+        self.picture = reading.path if reading.path != Reading.path else None
         self.wanted = None if reading.control is None else reading.control.partition(":")[0]
         self.question: str | None = None  # of a minimal export
         self.row_of, self.annotators = Numbered(), Numbered()
         self.urls: list[str] = []
         self.answers: dict[str, _Answers] = {}
-        self.other_types: set[str] = set()
-        self.n_cancelled = self.n_empty = 0
+        self.n_ignored = 0
+        self.row, self.where = 0, ""  # of the current task
 
-    def add_task(self, number: int, task: dict[str, Any]) -> None:
+    def add_task(self, name: str, task: dict[str, Any]) -> None:
         """Add a task with all its annotations."""
-        name = _name(task.get("id"), f"task {number}")
         if name in self.row_of:
             raise InputError(
-                f"{self.path} has the task {shown(name)} twice: export every task once."
+                f"{self.source.path} has the task {shown(name)} twice: export every task once."
             )
-        row, where = self._new_row(name, task.get("data")), self._task(name)
+        self._begin_task(name, task.get("data"))
         key = "annotations" if "annotations" in task else "completions"
-        for position, annotation in enumerate(listed(where, task, key)):
-            results = listed(where, annotation, "result")
-            if annotation.get("was_cancelled") is True:
-                self.n_cancelled += 1
-                continue
-            by = annotation.get("completed_by")
-            by = by.get("email", by.get("id")) if isinstance(by, dict) else by
-            annotator = _name(by, f"annotator {position + 1}")
-            is_true = annotation.get("ground_truth") is True
+        for position, annotation in enumerate(listed(self.where, task, key)):
             found = False
-            for result in results:
+            for result in listed(self.where, annotation, "result"):
                 choices = member(member(result, "value", dict), "choices", list)
-                if choices is None:
-                    self.other_types.add(member(result, "type", str) or "something else")
-                    continue
-                question = member(result, "from_name", str) or CONTROL
-                about = member(result, "to_name", str) or OBJECT
-                self._add_choices(question, about, row, where, annotator, choices, is_true)
-                found |= bool(choices)
-            self.n_empty += not found
+                if choices and annotation.get("was_cancelled") is not True:
+                    by = annotation.get("completed_by")
+                    by = by.get("email", by.get("id")) if isinstance(by, dict) else by
+                    by = _name(by, f"annotator {position + 1}")
+                    question = member(result, "from_name", str) or CONTROL
+                    about = member(result, "to_name", str) or OBJECT
+                    answers = self.answers.setdefault(question, _Answers(about))
+                    is_true = annotation.get("ground_truth") is True
+                    self._add_choices(answers, None if is_true else by, choices)
+                    found = True
+            self.n_ignored += not found
 
-    def add_answer(self, number: int, answer: dict[str, Any]) -> None:
+    def add_answer(self, name: str, answer: dict[str, Any]) -> None:
         """Add an entry of a minimal export: a task with one annotation."""
         if self.question is None:
-            self.question = self.wanted or _question(self.path, self.named_picture)
-        name = _name(answer.get("id"), f"task {number}")
-        row = self.row_of[name] if name in self.row_of else self._new_row(name, answer)
+            self.question = self.wanted or _question(self.source.path, self.picture)
+        self._begin_task(name, answer)
         given = answer.get(self.question)
         choices: list[Any] = []
         for one in given if isinstance(given, list) else [given]:
@@ -154,145 +140,98 @@ class _Tasks:
                 choices += member(one, "choices", list) or []
             elif one not in (None, ""):
                 choices.append(one)
-        self.n_empty += not choices
+        self.n_ignored += not choices
         if choices:
-            annotator = _name(answer.get("annotator"), "annotator 1")
-            self._add_choices(
-                self.question, OBJECT, row, self._task(name), annotator, choices, False
-            )
+            answers = self.answers.setdefault(self.question, _Answers())
+            self._add_choices(answers, _name(answer.get("annotator"), "annotator 1"), choices)
 
-    def _new_row(self, name: str, data: Any) -> int:
-        row = self.row_of[name]
-        if row == 0 and self.reading.path is not None:
-            self.picture = self.named_picture or _picture_member(self.path, data)
-        if self.picture is not None:
-            url = member(data, self.picture, str)
-            if url is None:
-                raise InputError(
-                    f"{self._task(name)} has no text {shown(self.picture)} in its data, which "
-                    "holds the picture: give it one, or name another member with --path."
-                )
-            self.urls.append(url)
-        return row
+    def _begin_task(self, name: str, data: Any) -> None:
+        is_new = name not in self.row_of
+        self.row, self.where = self.row_of[name], f"The task {shown(name)} of {self.source.path}"
+        wants_pictures = self.source.reading.path is not None
+        if is_new and self.row == 0 and wants_pictures and self.picture is None:
+            self.picture = _picture_member(self.source.path, data)
+        if is_new and self.picture is not None:
+            self.urls.append(required(self.where, data, **{self.picture: str})[0])
 
-    def _add_choices(
-        self,
-        question: str,
-        about: str,
-        row: int,
-        where: str,
-        annotator: str,
-        choices: list[Any],
-        is_true: bool,
-    ) -> None:
-        answers = self.answers.setdefault(question, _Answers(about))
+    def _add_choices(self, answers: _Answers, annotator: str | None, choices: list[Any]) -> None:
+        """Add the choices of an annotator, or the true label if it is None."""
         for choice in choices:
             if not isinstance(choice, str) or not choice.strip():
                 raise InputError(
-                    f"{where} has the choice {shown(choice)}, which is not a name: export the "
+                    f"{self.where} has the choice {shown(choice)}, which is not a name: export the "
                     "project again as JSON."
                 )
             number = answers.names[choice.strip()]
-            if not is_true:
-                answers.rows.append(row)
+            if annotator is not None:
+                answers.rows.append(self.row)
                 answers.annotators.append(self.annotators[annotator])
                 answers.labels.append(number)
-            elif answers.true.setdefault(row, number) != number:
+            elif answers.true.setdefault(self.row, number) != number:
                 raise InputError(
-                    f"{where} has several ground truths: a task has one true label; correct it in "
-                    "Label Studio."
+                    f"{self.where} has several ground truths: a task has one true label; correct "
+                    "it in Label Studio."
                 )
 
-    def _task(self, name: str) -> str:
-        return f"The task {shown(name)} of {self.path}"
-
-    # ---- all tasks ----------------------------------------------------------------------------
-
-    def table(self, needs_candidates: bool) -> LabelTable:
-        path, n = self.path, len(self.row_of)
+    def table(self) -> LabelTable:
+        """All tasks, or those that have labels."""
+        source, n = self.source, len(self.row_of)
         if not n:
-            raise InputError(f"{path} has no tasks: export a project with at least one.")
-        question = self._chosen_question(needs_candidates)
+            raise InputError(f"{source.path} has no tasks: export a project with at least one.")
+        question = self._chosen_question()
         answers = self.answers.get(question or "", _Answers())
         codes = np.asarray(answers.labels, dtype=np.int64)
-        found = labelled_examples(
-            path,
-            answers.rows,
-            codes,
-            list(answers.names),
-            n,
-            classes=self.reading.classes,
-            needs_candidates=needs_candidates,
-        )
-        tasks, annotators = list(self.row_of), list(self.annotators)
-        check_distinct(path, tasks, "task")
-        kept = found.kept.tolist()
-        candidates, votes, true = None, None, None
+        found = source.labelled(n, answers.rows, codes, list(answers.names))
+        kept, tasks = found.kept.tolist(), list(self.row_of)
+        source.check_distinct(tasks, "task")
+        columns: dict[str, Any] = {"ids": [tasks[row] for row in kept], "columns": {}}
+        if self.picture is not None:
+            columns["urls"] = [self.urls[row] for row in kept]
+            columns["paths"] = [local_path(url) for url in columns["urls"]]
+            columns["columns"]["path"] = self.picture
+        if question:
+            columns["columns"]["control"] = f"{question}:{answers.about}"
+        candidates = None
         if found.numbers is not None:
-            check_distinct(path, annotators, "annotator")
+            annotators = list(self.annotators)
+            source.check_distinct(annotators, "annotator")
             by = np.asarray(answers.annotators, dtype=np.int64)
             given = drop_repeated_votes(found.rows, by, found.numbers[codes])
-            votes = AnnotatorVotes(*given, tuple(annotators))
-            candidates = voted_candidates(
-                votes,
-                len(kept),
-                found.classes,
-                self.reading.annotators or "union",
-                self.reading.vote_weights,
-                lambda i: self._task(tasks[kept[i]]),
-            )
-            if answers.true:
-                numbers = {row: found.numbers[code] for row, code in answers.true.items()}
-                true = np.asarray([numbers.get(row, -1) for row in kept], dtype=np.int64)
-        urls = None if self.picture is None else [self.urls[row] for row in kept]
-        columns = {"path": self.picture} if self.picture is not None else {}
-        if question:
-            columns["control"] = f"{question}:{answers.about}"
-        return as_label_table(
-            [tasks[row] for row in kept],
-            None if urls is None else [local_path(url) for url in urls],
-            candidates,
-            labels=true,
-            votes=votes,
-            urls=urls,
-            columns=columns,
-            notes=(*self._ignored(), *skipped(n - len(kept), n, "task", "no label")),
-        )
+            columns["votes"] = votes = AnnotatorVotes(*given, tuple(annotators))
+            rule, weights = source.reading.annotators or "union", source.reading.vote_weights
 
-    def _chosen_question(self, needs_candidates: bool) -> str | None:
+            def called(i: int) -> str:
+                return f"The task {shown(tasks[kept[i]])} of {source.path}"
+
+            candidates = voted_candidates(votes, len(kept), found.classes, rule, weights, called)
+            if answers.true:
+                true = {row: found.numbers[code] for row, code in answers.true.items()}
+                labels = [true.get(row, -1) for row in kept]
+                columns["labels"] = np.asarray(labels, dtype=np.int64)
+        notes = skipped(n - len(kept), n, "task", "no label")
+        if self.n_ignored:
+            ignored = counted(self.n_ignored, "annotation")
+            notes = (f"Ignored {ignored}: cancelled, or without a choice.", *notes)
+        return as_label_table(candidates, notes=notes, **columns)
+
+    def _chosen_question(self) -> str | None:
         """The question whose answers are read; None if there is none and none is needed."""
-        found = [one for one, answers in self.answers.items() if answers.rows or answers.true]
+        found = [question for question, answers in self.answers.items() if answers.rows]
         chosen = self.wanted or (found[0] if len(found) == 1 else None)
-        if not needs_candidates:
+        if not self.source.needs_candidates or chosen in found:
             return chosen
         if not found:
-            what = "are missing, empty or cancelled"
-            if self.other_types:
-                what = f"hold {format_names(sorted(self.other_types))}"
             raise InputError(
-                f"The tasks of {self.path} have no choices to learn from (their annotations "
-                f"{what}): export a project in which annotators chose labels."
+                f"The tasks of {self.source.path} have no choices to learn from (annotations are "
+                "missing, empty, cancelled, of another kind, or ground truth, which is only for "
+                "evaluation): export a project in which annotators chose labels."
             )
-        if chosen not in found:
-            what = "choices for several questions"
-            if chosen is not None:
-                what = f"no choices for {shown(chosen)}, only for others"
-            raise InputError(
-                f"{self.path} has {what} ({format_names(found)}): name one with --control."
-            )
-        if not self.answers[chosen].rows:
-            raise InputError(
-                f"All annotations of {self.path} are ground truth, which is only for evaluation: "
-                "export others as well."
-            )
-        return chosen
-
-    def _ignored(self) -> list[str]:
-        """A sentence about the annotations that were ignored, if there are any."""
-        counts = {"cancelled": self.n_cancelled, "empty": self.n_empty}
-        parts = [f"{n:,} {kind}" for kind, n in counts.items() if n]
-        are = "annotation was" if sum(counts.values()) == 1 else "annotations were"
-        return [f"{' and '.join(parts)} {are} ignored."] if parts else []
+        what = "choices for several questions"
+        if chosen is not None:
+            what = f"no choices for {shown(chosen)}, only for others"
+        raise InputError(
+            f"{self.source.path} has {what} ({format_names(found)}): name one with --control."
+        )
 
 
 def _name(value: Any, otherwise: str) -> str:
@@ -308,9 +247,10 @@ def _looks_like_picture(value: Any) -> bool:
 
 def _picture_member(path: Path, data: Any) -> str | None:
     """The member of a task's data that holds the picture; None if there is none."""
-    if member(data, PICTURE, str) is not None or not isinstance(data, dict):
-        return PICTURE if isinstance(data, dict) else None
-    found = [name for name, value in data.items() if _looks_like_picture(value)]
+    if member(data, PICTURE, str) is not None:
+        return PICTURE
+    members = data.items() if isinstance(data, dict) else ()
+    found = [name for name, value in members if _looks_like_picture(value)]
     if len(found) > 1:
         raise InputError(
             f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): "

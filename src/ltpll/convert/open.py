@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ltpll.candidates.scores import tempered
+from ltpll.convert.json_examples import as_label_table
 from ltpll.convert.json_formats import read_json
 from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.convert.matlab import mat_candidates, read_mat
@@ -59,57 +58,35 @@ def _read_mat_table(
     path: Path, reading: Reading, needs_candidates: bool, exact: bool
 ) -> LabelTable:
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
-    if (
-        reading.class_columns
-        or reading.probability_columns
-        or reading.annotators
-        or reading.group is not None
-    ):
+    of_columns = ("class_columns", "probability_columns", "annotators", "group")
+    foreign = [name for name in of_columns if getattr(reading, name)] + reading.changed_set_rules()
+    if foreign:
+        raise InputError(f"{path} holds arrays, not columns of text: omit {foreign[0]}.")
+    found, classes = read_mat(path, needs_candidates=needs_candidates, exact=exact), reading.classes
+    if classes is not None and found.labels is not None and found.labels.max() >= len(classes):
         raise InputError(
-            f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group."
+            f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are "
+            f"{len(classes)} classes."
         )
-    if reading.changed_set_rules():
-        raise InputError(
-            f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}."
-        )
-    found = read_mat(path, needs_candidates=needs_candidates, exact=exact)
-    names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
-    features, chosen = found.features, tuple(names)
-    if reading.ignore or (reading.features is not None and reading.features != chosen):
-        wanted = chosen if reading.features is None else reading.features
-        wanted = tuple(
-            dict.fromkeys(
-                found
-                for name in wanted
-                for found in [one for one in names if fits(one, name)] or [name]
-            )
-        )
-        unknown = next(
-            (
-                name
-                for name in (*wanted, *reading.ignore)
-                if not any(fits(one, name) for one in names)
-            ),
-            None,
-        )
+    names = tuple(f"data_{j + 1}" for j in range(found.features.shape[1]))
+    features, chosen = found.features, names
+    if reading.ignore or reading.features not in (None, names):
+        wanted = names if reading.features is None else reading.features
+        patterns = {*wanted, *reading.ignore}
+        places = {one: [i for i, name in enumerate(names) if fits(name, one)] for one in patterns}
+        unknown = next((one for one in (*wanted, *reading.ignore) if not places[one]), None)
         if unknown is not None:
             raise InputError(
-                f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}."
+                f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to "
+                f"{names[-1]}."
             )
-        chosen = tuple(
-            name for name in wanted if not any(fits(name, pattern) for pattern in reading.ignore)
-        )
-        features = features[:, [names.index(name) for name in chosen]]
-    candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
-    if (
-        found.labels is not None
-        and reading.classes is not None
-        and found.labels.max() >= len(reading.classes)
-    ):
-        raise InputError(
-            f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."
-        )
-    ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
-    return LabelTable(
-        ids, candidates, found.labels, None, None, features if chosen else None, chosen, None
+        ignored = {i for one in reading.ignore for i in places[one]}
+        kept = dict.fromkeys(i for one in wanted for i in places[one] if i not in ignored)
+        features, chosen = features[:, [*kept]], tuple(names[i] for i in kept)
+    return as_label_table(
+        None if found.candidates is None else mat_candidates(path, found, classes),
+        ids=[str(i + 1) for i in range(len(features))],
+        labels=found.labels,
+        features=features if chosen else None,
+        feature_names=chosen,
     )
