@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.cells import names_to_numbers
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import counted
@@ -111,22 +112,24 @@ def voted_candidates(
         n_rows: The number of examples.
         classes: The names of the classes.
         rule: Which labels become candidates (see `vote_rule`).
-        weights: One of `VOTE_WEIGHTS`.
+        weights: "counts" for the share of the votes, "reliability" for the likelihood of the votes
+            (see `vote_likelihoods`) or "none". Weights say how well a label explains the votes,
+            however frequent the label is.
         task: How a message refers to an example.
     """
     check_vote_weights(weights)
     n_classes = len(classes)
     keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
-    kept = _chosen_by_rule(keys // n_classes, times, n_rows, vote_rule(rule), task)
-    sets = Candidates.from_flat(
-        np.searchsorted(keys[kept] // n_classes, np.arange(n_rows + 1)),
-        keys[kept] % n_classes,
-        n_classes,
-        tuple(classes),
-    )
+    rows = keys // n_classes
+    kept = _chosen_by_rule(rows, times, n_rows, vote_rule(rule), task)
+    indptr = np.searchsorted(rows[kept], np.arange(n_rows + 1))
+    sets = Candidates.from_flat(indptr, keys[kept] % n_classes, n_classes, tuple(classes))
     if weights == "none":
         return sets
-    return sets.with_weights(_weights(votes, n_rows, n_classes, weights)[kept])
+    if weights == "counts":
+        return sets.with_weights((times / np.bincount(rows, weights=times)[rows])[kept])
+    likely = vote_likelihoods(votes, n_rows, n_classes) ** TRUST
+    return sets.with_weights((likely / np.bincount(rows, weights=likely)[rows] + LEAST_SHARE)[kept])
 
 
 def _chosen_by_rule(
@@ -173,24 +176,7 @@ def _chosen_by_rule(
 def check_vote_weights(how: str) -> None:
     """Refuse an unknown way to weight candidates by votes."""
     if how not in VOTE_WEIGHTS:
-        raise InputError(
-            f"The vote weights are {shown(how)}: choose {', '.join(VOTE_WEIGHTS[:-1])} or "
-            f"{VOTE_WEIGHTS[-1]}."
-        )
-
-
-def _weights(votes: AnnotatorVotes, n_rows: int, n_classes: int, how: str) -> Floats:
-    """How well each label explains the votes on its example, however frequent the label is.
-
-    There is one weight for each distinct pair of example and label, sorted: with "counts" its share
-    of the votes, and with "reliability" the likelihood of the votes (see `vote_likelihoods`).
-    """
-    keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
-    rows = keys // n_classes
-    if how == "counts":
-        return np.asarray(times / np.bincount(rows, weights=times)[rows])
-    weights = vote_likelihoods(votes, n_rows, n_classes) ** TRUST
-    return np.asarray(weights / np.bincount(rows, weights=weights)[rows] + LEAST_SHARE)
+        raise InputError(f"The vote weights are {shown(how)}: choose reliability, counts or none.")
 
 
 def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floats:
@@ -355,29 +341,15 @@ def candidates_from_votes(
             "The rows of the votes must be whole numbers from 0: number the examples in the order "
             "of the features."
         )
-    names, numbers = _class_numbers(given, classes, n_classes)
+    written: list[Any] = given.tolist()
+    names = tuple(sorted(set(written)) if classes is None else classes)
+    if classes is None and given.dtype.kind in "iu":
+        names = tuple(range(max(written) + 1 if n_classes is None else n_classes))
+    vote = np.arange(len(written) + 1)
+    numbers = names_to_numbers(vote, vote[:-1], written, names, "Vote {}".format).numbers
     workers, worker = np.unique(who, return_inverse=True)
     columns = drop_repeated_votes(row.astype(np.int64), worker.astype(np.int64), numbers)
     votes = AnnotatorVotes(*columns, tuple(map(str, workers)))
     if classes is None:
         warn_of_similar_names(names, votes.labels)
     return voted_candidates(votes, int(row.max()) + 1, names, rule, weights, "Example {}".format)
-
-
-def _class_numbers(
-    labels: npt.NDArray[Any], classes: Sequence[Hashable] | None, n_classes: int | None
-) -> tuple[tuple[Hashable, ...], Numbers]:
-    """The classes in order, and the class number of each label."""
-    if classes is None and labels.dtype.kind in "iu":
-        n = int(labels.max()) + 1 if n_classes is None else n_classes
-        classes = range(max(n, 0))
-    names = tuple(sorted(set(labels.tolist())) if classes is None else classes)
-    position = {name: i for i, name in enumerate(names)}
-    number = np.asarray([position.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-    if (number < 0).any():
-        first = int(np.argmin(number))
-        raise InputError(
-            f"Vote {first} has the label {shown(labels[first].item())}, which is not one of the "
-            f"{len(names)} classes."
-        )
-    return names, number

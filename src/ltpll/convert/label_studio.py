@@ -179,7 +179,7 @@ class _Tasks:
         if not n:
             raise InputError(f"{source.path} has no tasks: export a project with at least one.")
         question = self._chosen_question()
-        answers = self.answers.get(question or "", _Answers())
+        answers = _Answers() if question is None else self.answers.get(question, _Answers())
         codes = np.asarray(answers.labels, dtype=np.int64)
         found = source.labelled(n, answers.rows, codes, list(answers.names))
         kept, tasks = found.kept.tolist(), list(self.row_of)
@@ -189,7 +189,7 @@ class _Tasks:
             columns["urls"] = [self.urls[row] for row in kept]
             columns["paths"] = [local_path(url) for url in columns["urls"]]
             columns["columns"]["path"] = self.picture
-        if question:
+        if question is not None:
             columns["columns"]["control"] = f"{question}:{answers.about}"
         candidates = None
         if found.numbers is not None:
