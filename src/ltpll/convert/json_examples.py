@@ -49,7 +49,7 @@ def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
     """The members of an object, each of which must have its type; text must not be blank.
 
     Examples:
-        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=ID, name=str)
+        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=int, name=str)
         [3, 'fox']
     """
     found = [member(value, key, kind) for key, kind in kinds.items()]
