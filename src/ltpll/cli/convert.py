@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-import ltpll.cli.options as opt
 from ltpll.cli.console import print_line
+from ltpll.cli.options import data_option, output_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.cli.training import given
 from ltpll.formatting import command, counted
 
 
@@ -24,22 +23,30 @@ def convert(
             "annotations of COCO (.json, .jsonl), or a MATLAB file (.mat).",
         ),
     ],
-    out: Annotated[Path, opt.output_option(help="Table to write: .csv, .tsv or .parquet.")],
-    objects: opt.Objects = None,
-    control: opt.Control = None,
-    path_member: Annotated[
+    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    objects: Annotated[
+        str,
+        data_option(
+            help="Examples of a COCO file: whole images, or one crop per annotation.",
+            metavar="images|crops",
+        ),
+    ] = "images",
+    control: Annotated[
         str | None,
-        opt.column_option(
-            "--path",
-            help="Member of a Label Studio task that holds the picture.",
-            show_default="image, or the only one that looks like a picture",
+        data_option(
+            help="Question of a Label Studio project whose choices are read.",
+            show_default="the only one",
         ),
     ] = None,
+    picture: Annotated[
+        str,
+        data_option("--path", help="Member of a Label Studio task that holds the picture."),
+    ] = "image",
     top_k: Annotated[
-        int | None, opt.column_option(help="Keep the k classes with the highest scores.", min=1)
+        int | None, data_option(help="Keep the k classes with the highest scores.", min=1)
     ] = None,
     mass: Annotated[
-        float | None, opt.column_option(help="Keep the fewest classes whose scores sum to this.")
+        float | None, data_option(help="Keep the fewest classes whose scores sum to this.")
     ] = None,
 ) -> None:
     """Write the file of a labelling tool, a detector or MATLAB as a table that `ltpll train` reads.
@@ -53,22 +60,23 @@ def convert(
 
     source, out = source.expanduser(), out.expanduser()
     check_outputs(context, out)
-    options = given(objects=objects, control=control, path=path_member, top_k=top_k, mass=mass)
-    with reading_progress("reading") as on_progress:
+    path = Reading.path if picture == "image" else picture
+    reading = Reading(objects=objects, control=control, path=path, top_k=top_k, mass=mass)
+    with reading_progress() as on_progress:
         table = read_as_plain_table(
-            source, Reading.of(options), lambda done, total: on_progress("table", done, total)
+            source, reading, lambda done, total: on_progress("table", done, total)
         )
     write_table(out, table.columns)
     for note in table.notes:
         print_line(note)
-    n = len(next(iter(table.columns.values())))
-    print_line(f"Wrote {counted(n, 'row')} to {out}: {', '.join(list(table.columns)[:8])}")
-    words: list[object] = ["ltpll", "train", out]
-    if table.reading.annotators is not None:
-        words += ["--from-annotators", table.reading.annotators]
-    for name in ("annotation", "group"):
-        if getattr(table.reading, name) is not None:
-            words += [f"--{name}", getattr(table.reading, name)]
-    if "path" in table.columns:
-        words += ["--images", "FOLDER"]
-    print_line(f"Next: {command(*words, '--out', 'run')}")
+    names = list(table.columns)
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    print_line(f"Wrote {counted(len(table.columns[names[0]]), 'row')} to {out}: {shown}")
+    how = {
+        "--from-annotators": table.reading.annotators,
+        "--annotation": table.reading.annotation,
+        "--group": table.reading.group,
+        "--images": "FOLDER" if "path" in names else None,
+    }
+    words = [word for name, value in how.items() if value is not None for word in (name, value)]
+    print_line(f"Next: {command('ltpll', 'train', out, *words, '--out', 'run')}")
