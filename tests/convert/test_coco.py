@@ -1,4 +1,4 @@
-"""Annotations of COCO: the categories of each picture, in whatever order the parts of the file come."""
+"""Annotations of COCO: the categories of each picture, whatever the order of the parts."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Pre-annotations of Label Studio: the structure that it documents for imports, and what its own export makes of it."""
+"""Pre-annotations: the structure that Label Studio documents, and what its export makes of it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Columns of annotations: found by their usual names or named, and never confused with true labels."""
+"""Columns of annotations: found by usual names or named, never confused with true labels."""
 
 import pandas as pd
 import pytest

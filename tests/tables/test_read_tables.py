@@ -480,21 +480,6 @@ def test_names_and_patterns_without_columns_are_refused(tmp_path):
     assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
 
 
-def test_features_of_a_matlab_file_are_chosen_and_ignored_by_pattern(tmp_path):
-    import scipy.io
-
-    rows = np.arange(24.0).reshape(2, 12)
-    scipy.io.savemat(tmp_path / "t.mat", {"data": rows, "partial_target": np.eye(2)})
-    found = read_label_table(
-        tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",))
-    )
-    assert found.feature_names == ("data_3", "data_1", "data_10", "data_12")
-    assert found.features.tolist() == rows[:, [2, 0, 9, 11]].tolist()
-    assert "no feature called 'x*'" in refusal(
-        lambda: read_label_table(tmp_path / "t.mat", Reading(ignore=("x*",)))
-    )
-
-
 def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
     cells = "candidates,u,name,kind\na|b,1,x,k\nb,2,y,k\n"
     assert read_table(text(tmp_path, cells)).like_ids == ("name",)

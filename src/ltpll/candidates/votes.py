@@ -1,4 +1,4 @@
-"""Votes: labels from several annotators, turned into candidate sets and weights of the candidates."""
+"""Votes: labels of several annotators, and the candidate sets and weights that they make."""
 
 from __future__ import annotations
 
@@ -159,11 +159,11 @@ def _chosen_by_rule(
         )
     n = int(empty.sum())
     if n:
-        first = task(int(np.argmax(empty)))
+        first = task(int(np.argmax(empty))) + (", …" if n > 1 else "")
         warnings.warn(
             f"{n:,} of {counted(n_rows, 'task')} {'has' if n == 1 else 'have'} no label with at "
-            f"least {rule.votes} votes ({first[0].lower()}{first[1:]}{', …' if n > 1 else ''}): all "
-            "their labels are candidates.",
+            f"least {rule.votes} votes ({first[0].lower()}{first[1:]}): all their labels are "
+            "candidates.",
             InputWarning,
             stacklevel=4,
         )

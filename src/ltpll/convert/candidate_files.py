@@ -24,7 +24,7 @@ OF_TABLES = ("group", "label", *MADE_OF_COLUMNS, "task", "worker", "annotation")
 
 
 class LabelledSets(NamedTuple):
-    """Candidate sets, and the true class number of each if there are true labels: −1 if unknown."""
+    """Candidate sets, and the true class number of each if it is known: otherwise −1."""
 
     candidates: Candidates
     labels: npt.NDArray[np.int64] | None

@@ -119,8 +119,8 @@ def _box(where: str, annotation: Any) -> list[float]:
     plain = len(box) == 4 and all(type(one) in (int, float) and abs(one) < 1e6 for one in box)
     if not plain or min(box[2:]) <= 0:  # NaN and infinity are not below 1e6
         raise InputError(
-            f"{where} has the 'bbox' {shown(annotation.get('bbox'))}, which is not left, top, width "
-            "and height: correct it."
+            f"{where} has the 'bbox' {shown(annotation.get('bbox'))}, which is not left, top, "
+            "width and height: correct it."
         )
     left, top, width, height = map(float, box)
     width, height = width + min(left, 0.0), height + min(top, 0.0)

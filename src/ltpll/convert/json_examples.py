@@ -1,4 +1,4 @@
-"""JSON examples: what the readers of labelling tools and detectors share, from checks to a table."""
+"""JSON examples: what the readers of labelling tools and detectors share."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True)
 class JsonFile:
-    """A file, and how it is read: `needs_candidates` says that examples without labels are skipped."""
+    """A file, and how it is read."""
 
     path: Path
     reading: Reading
-    needs_candidates: bool
+    needs_candidates: bool  # whether examples without labels are skipped
     on_progress: ReadProgress | None
 
     def items(self) -> Generator[Item]:

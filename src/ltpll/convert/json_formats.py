@@ -35,7 +35,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "MegaDetector": ("top_k", "mass", "scores"),
     "COCO": ("objects",),
 }
-ALWAYS = ("classes", "features")
 
 
 def json_format(path: Path) -> Format | None:
@@ -95,10 +94,10 @@ def read_json(
             f"{path} is none of the JSON files that are understood: give {UNDERSTOOD}; or a table "
             "(.csv, .tsv, .parquet)."
         )
-    given = [name for name in reading.given() if getattr(reading, name) is not None]
-    foreign = [name for name in given if name not in (*OPTIONS[tool], *ALWAYS)]
-    if foreign or reading.features:
-        option = (*foreign, "features")[0]
-        raise InputError(f"{option} does not apply to {path} (of {tool}): leave it out.")
+    known = (*OPTIONS[tool], "classes")
+    for name in reading.given():
+        # Without paths, ids or features, a file is read for its sets alone.
+        if name not in known and getattr(reading, name) not in (None, ()):
+            raise InputError(f"{name} does not apply to {path} (of {tool}): leave it out.")
     found = READERS[tool](JsonFile(path, reading, needs_candidates, on_progress))
     return replace(found, notes=(f"Read as a file of {tool}.", *found.notes))

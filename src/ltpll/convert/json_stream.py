@@ -35,7 +35,7 @@ class Item(NamedTuple):
 
 
 def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator[Item]:
-    """Read a file piece by piece: a list, an object whose members may be long lists, or one value per line.
+    """Read a list, an object whose members may be long lists, or one value per line.
 
     Args:
         path: A .json, .jsonl or .ndjson file in UTF-8.

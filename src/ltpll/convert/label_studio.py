@@ -1,4 +1,4 @@
-"""Label Studio: exported tasks whose choices become the votes of annotators, with their pictures."""
+"""Label Studio: exported tasks, whose choices become the votes of annotators."""
 
 from __future__ import annotations
 

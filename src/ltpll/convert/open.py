@@ -1,4 +1,4 @@
-"""Open: the examples of any file that ltpll reads, of labelling tools, detectors and MATLAB as well as tables."""
+"""Open: the examples of any file, a table or one of the formats that are converted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ltpll.convert.matlab import mat_candidates, read_mat
 from ltpll.errors import InputError, shown
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.read_tables import read_table
-from ltpll.tables.reading import DEFAULT_READING, Reading, fits
+from ltpll.tables.reading import DEFAULT_READING, Reading
 from ltpll.tables.streaming import ReadProgress
 
 
@@ -58,31 +58,30 @@ def _read_mat_table(
     path: Path, reading: Reading, needs_candidates: bool, exact: bool
 ) -> LabelTable:
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
-    of_columns = ("class_columns", "probability_columns", "annotators", "group")
+    of_columns = ("class_columns", "probability_columns", "annotators", "group", "ignore")
     foreign = [name for name in of_columns if getattr(reading, name)] + reading.changed_set_rules()
     if foreign:
-        raise InputError(f"{path} holds arrays, not columns of text: omit {foreign[0]}.")
+        raise InputError(
+            f"{path} holds arrays, not columns: omit {foreign[0]}, or write a table of it first, "
+            "with ltpll convert."
+        )
     found, classes = read_mat(path, needs_candidates=needs_candidates, exact=exact), reading.classes
     if classes is not None and found.labels is not None and found.labels.max() >= len(classes):
         raise InputError(
             f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are "
             f"{len(classes)} classes."
         )
-    names = tuple(f"data_{j + 1}" for j in range(found.features.shape[1]))
-    features, chosen = found.features, names
-    if reading.ignore or reading.features not in (None, names):
-        wanted = names if reading.features is None else reading.features
-        patterns = {*wanted, *reading.ignore}
-        places = {one: [i for i, name in enumerate(names) if fits(name, one)] for one in patterns}
-        unknown = next((one for one in (*wanted, *reading.ignore) if not places[one]), None)
-        if unknown is not None:
-            raise InputError(
-                f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to "
-                f"{names[-1]}."
-            )
-        ignored = {i for one in reading.ignore for i in places[one]}
-        kept = dict.fromkeys(i for one in wanted for i in places[one] if i not in ignored)
-        features, chosen = features[:, [*kept]], tuple(names[i] for i in kept)
+    place = {f"data_{j + 1}": j for j in range(found.features.shape[1])}
+    chosen = tuple(place) if reading.features is None else reading.features
+    unknown = next((name for name in chosen if name not in place), None)
+    if unknown is not None:
+        raise InputError(
+            f"{path} has no feature called {shown(unknown)}: its features are data_1 to "
+            f"data_{len(place)}."
+        )
+    features = found.features
+    if chosen != tuple(place):
+        features = features[:, [place[name] for name in chosen]]
     return as_label_table(
         None if found.candidates is None else mat_candidates(path, found, classes),
         ids=[str(i + 1) for i in range(len(features))],

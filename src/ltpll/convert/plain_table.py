@@ -17,7 +17,6 @@ from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
 from ltpll.formatting import counted, format_names
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ReadProgress
 
@@ -60,72 +59,55 @@ def read_as_plain_table(
             f"{path} is not a file of a labelling tool, a detector or MATLAB (.json, .jsonl, "
             ".ndjson, .mat): tables are read by ltpll train as they are."
         )
-    return _annotations(found) if found.votes is not None else _examples(found)
-
-
-def _examples(table: LabelTable) -> PlainTable:
-    """One row per example."""
-    sets = table.candidates
+    sets, votes = found.candidates, found.votes
     assert sets is not None
-    columns: dict[str, Any] = {"id": table.ids, "path": table.paths, "candidates": _cells(sets)}
-    notes = table.notes
+    names = np.asarray([*map(str, sets.classes), None], dtype=object)  # −1 is an unknown label
     unused = np.flatnonzero(sets.counts().numpy() == 0)
-    if len(unused):
-        names = format_names([str(sets.classes[label]) for label in unused], 3)
-        n = counted(len(unused), "class", "classes")
-        notes += (f"The sets never name {n}, which the table leaves out: {names}.",)
-    if table.labels is not None:
-        labels = np.where(np.isin(table.labels, unused), -1, table.labels)
-        columns["label"] = _names(sets, labels)
-    columns["group"] = table.groups
-    if table.features is not None:
-        columns |= {f"f{i + 1}": column for i, column in enumerate(table.features.T)}
-    reading = Reading(group=None if table.groups is None else "group")
-    return PlainTable(_given(columns), reading, notes)
-
-
-def _annotations(table: LabelTable) -> PlainTable:
-    """One row per vote."""
-    votes, sets = table.votes, table.candidates
-    assert votes is not None
-    assert sets is not None
-    columns = {
-        "task": table.ids[votes.rows],
-        "worker": np.asarray(votes.names, dtype=object)[votes.annotators],
-        "annotation": _names(sets, votes.labels),
-        "path": None if table.paths is None else table.paths[votes.rows],
-        "label": None if table.labels is None else _names(sets, table.labels[votes.rows]),
+    labels = found.labels
+    columns: dict[str, Any] = {
+        "path": found.paths,
+        "label": None if labels is None else names[np.where(np.isin(labels, unused), -1, labels)],
+        "group": found.groups,
     }
-    # Which of two columns holds the annotations is never guessed.
-    annotation = None if table.labels is None else "annotation"
-    reading = Reading(annotators="union", annotation=annotation)
-    return PlainTable(_given(columns), reading, table.notes)
-
-
-def _given(columns: dict[str, Any]) -> dict[str, Any]:
-    return {name: values for name, values in columns.items() if values is not None}
-
-
-def _names(sets: Candidates, labels: Any) -> list[str | None]:
-    return [None if label < 0 else str(sets.classes[label]) for label in labels.tolist()]
+    columns = {name: values for name, values in columns.items() if values is not None}
+    group = "group" if "group" in columns else None
+    if votes is not None:
+        columns = {name: values[votes.rows] for name, values in columns.items()}
+        workers = np.asarray(votes.names, dtype=object)[votes.annotators]
+        first = {
+            "task": found.ids[votes.rows],
+            "worker": workers,
+            "annotation": names[votes.labels],
+        }
+        # Which of two columns holds the annotations is never guessed.
+        annotation = "annotation" if "label" in columns else None
+        how = Reading(annotators="union", annotation=annotation, group=group)
+        return PlainTable(first | columns, how, found.notes)
+    columns = {"id": found.ids, "candidates": _cells(sets), **columns}
+    if found.features is not None:
+        columns |= {f"f{i + 1}": column for i, column in enumerate(found.features.T)}
+    notes = found.notes
+    if len(unused):
+        some, n = format_names(names[unused].tolist(), 3), counted(len(unused), "class", "classes")
+        notes += (f"The sets never name {n}, which the table leaves out: {some}.",)
+    return PlainTable(columns, Reading(group=group), notes)
 
 
 def _cells(sets: Candidates) -> list[str]:
-    """The sets as text; scores are written so that the same number is read back."""
-    names = [str(name) for name in sets.classes]
-    plain = all(PLAIN_NAME.fullmatch(name) for name in names)
-    labels = [names[label] for label in sets.labels.tolist()]
-    rows = list(pairwise(sets.offsets.tolist()))
-    if sets.weights is None:
-        texts = [labels[start:end] for start, end in rows]
-        return [SEPARATOR.join(row) if plain else _as_json(row) for row in texts]
-    scores = sets.weights.tolist()
-    if plain:
-        entries = [f"{name}:{score!r}" for name, score in zip(labels, scores, strict=True)]
-        return [SEPARATOR.join(entries[start:end]) for start, end in rows]
-    pairs = list(zip(labels, scores, strict=True))
-    return [_as_json(dict(pairs[start:end])) for start, end in rows]
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """The sets as text; scores are written so that the same numbers are read back."""
+    classes = [str(name) for name in sets.classes]
+    plain = all(PLAIN_NAME.fullmatch(name) for name in classes)
+    names = [classes[label] for label in sets.labels.tolist()]
+    scores = None if sets.weights is None else sets.weights.tolist()
+    texts = names
+    if scores is not None:
+        texts = [f"{name}:{score!r}" for name, score in zip(names, scores, strict=True)]
+    cells = []
+    for start, end in pairwise(sets.offsets.tolist()):
+        if plain:
+            cells.append(SEPARATOR.join(texts[start:end]))
+        else:
+            row: Any = names[start:end]
+            row = row if scores is None else dict(zip(row, scores[start:end], strict=True))
+            cells.append(json.dumps(row, ensure_ascii=False))
+    return cells

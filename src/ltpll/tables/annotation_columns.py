@@ -13,7 +13,7 @@ from ltpll.tables.streaming import Table
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"
 CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
-# Without blanks and marks, and without an ending: `Image ID`, `image_path` and `image` are the same.
+# Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
 USUAL_NAMES = {
     "task": [
         "task",
