@@ -87,12 +87,12 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
 REFUSED = {
     "a category without a name": (
         {"categories": [{"id": 10, "name": "dog"}]},
-        "category_id 30, which is not among its 'categories'",
+        "category_id 30, but the file has no category",
     ),
-    "no categories": ({"categories": []}, "not among its 'categories'"),
+    "no categories": ({"categories": []}, "the file has no category with this id"),
     "a picture that is missing": (
         {"images": PARTS["images"][1:]},
-        "image_id 5, which is not among its 'images'",
+        "image_id 5, but the file has no image",
     ),
     "two pictures with one id": (
         {"images": [*PARTS["images"], {"id": 5, "file_name": "x.jpg"}]},

@@ -123,7 +123,10 @@ def test_minimal_exports_and_lines_hold_the_same_votes(tmp_path):
         }
         for of, by, choices in VOTES
     ]
-    minimal = read_label_table(written(tmp_path, answers, "min.json"))
+    minimal = read_label_table(written(tmp_path, answers, "min.json"), Reading(control="animal"))
+    assert "name the question of a minimal export with --control" in refusal(
+        lambda: read_label_table(tmp_path / "min.json")
+    )
     lines = "\n".join(map(json.dumps, json.loads(export(tmp_path).read_text())))
     for found in (minimal, read_label_table(written(tmp_path, lines, "lines.jsonl"))):
         assert sets(found) == sets(expected)

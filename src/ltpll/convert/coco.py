@@ -64,8 +64,13 @@ def read_coco(source: JsonFile) -> LabelTable:
         raise InputError(f"{path} has no 'images': give at least one picture.")
     if not of_picture and (source.needs_candidates or crops):
         raise InputError(f"{path} has no annotations, so no picture has a candidate label.")
-    _check_known(path, "image_id", picture_ids, "images", files)
-    _check_known(path, "category_id", category_ids, "categories", names)
+    for used, known, what in ((picture_ids, files, "image"), (category_ids, names, "category")):
+        unknown = next((key for key in used if key not in known), None)
+        if unknown is not None:
+            raise InputError(
+                f"An annotation of {path} has the {what}_id {shown(unknown)}, but the file has no "
+                f"{what} with this id: add it."
+            )
     paths = list(files.values())
     source.check_distinct(paths, "file_name")
 
@@ -74,8 +79,8 @@ def read_coco(source: JsonFile) -> LabelTable:
     pictures = places[np.asarray(of_picture, dtype=np.int64)]
     codes = np.asarray(of_category, dtype=np.int64)
     examples = np.arange(len(codes)) if crops else pictures
-    used = [names[key] for key in category_ids]
-    found = source.labelled(len(codes) if crops else len(files), examples, codes, used)
+    of_codes = [names[key] for key in category_ids]
+    found = source.labelled(len(codes) if crops else len(files), examples, codes, of_codes)
     labels = None if found.numbers is None else found.numbers[codes]
     rows = pictures if crops else found.kept
     sets = None if labels is None else _sets(path, pictures, labels, rows, found.classes)
@@ -88,15 +93,6 @@ def read_coco(source: JsonFile) -> LabelTable:
     at = np.asarray(boxes).reshape(-1, 4).tolist()
     parts = [with_box(whole, *box) for whole, box in zip(paths, at, strict=True)]
     return as_label_table(sets, ids=ids, paths=parts, labels=labels, groups=paths, notes=notes)
-
-
-def _check_known(path: Path, what: str, used: Numbered, where: str, known: dict[Any, str]) -> None:
-    unknown = next((key for key in used if key not in known), None)
-    if unknown is not None:
-        raise InputError(
-            f"An annotation of {path} has the {what} {shown(unknown)}, which is not among its "
-            f"{where!r}: add it there."
-        )
 
 
 def _sets(

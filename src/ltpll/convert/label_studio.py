@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -20,7 +19,6 @@ from ltpll.convert.json_examples import (
     required,
     skipped,
 )
-from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
@@ -30,11 +28,6 @@ from ltpll.tables.reading import Reading
 PICTURE = "image"  # the usual name of the picture in the data of a task
 OBJECT = "image"  # the usual name of what is labelled, in the labelling interface
 CONTROL = "choice"  # the usual name of the question, in the labelling interface
-# What a minimal export (JSON-MIN) has beside the data of a task and the answers.
-OF_EXPORT = frozenset(
-    ["id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement"]
-)
-PEEKED = 1000  # entries of a minimal export by which its question is found
 
 
 def read_label_studio(source: JsonFile) -> LabelTable:
@@ -97,7 +90,6 @@ class _Tasks:
         self.source, reading = source, source.reading
         self.picture = reading.path if reading.path != Reading.path else None
         self.wanted = None if reading.control is None else reading.control.partition(":")[0]
-        self.question: str | None = None  # of a minimal export
         self.row_of, self.annotators = Numbered(), Numbered()
         self.urls: list[str] = []
         self.answers: dict[str, _Answers] = {}
@@ -130,10 +122,9 @@ class _Tasks:
 
     def add_answer(self, name: str, answer: dict[str, Any]) -> None:
         """Add an entry of a minimal export: a task with one annotation."""
-        if self.question is None:
-            self.question = self.wanted or _question(self.source.path, self.picture)
         self._begin_task(name, answer)
-        given = answer.get(self.question)
+        question = self.wanted or CONTROL
+        given = answer.get(question)
         choices: list[Any] = []
         for one in given if isinstance(given, list) else [given]:
             if isinstance(one, dict):
@@ -142,7 +133,7 @@ class _Tasks:
                 choices.append(one)
         self.n_ignored += not choices
         if choices:
-            answers = self.answers.setdefault(self.question, _Answers())
+            answers = self.answers.setdefault(question, _Answers())
             self._add_choices(answers, _name(answer.get("annotator"), "annotator 1"), choices)
 
     def _begin_task(self, name: str, data: Any) -> None:
@@ -224,7 +215,8 @@ class _Tasks:
             raise InputError(
                 f"The tasks of {self.source.path} have no choices to learn from (annotations are "
                 "missing, empty, cancelled, of another kind, or ground truth, which is only for "
-                "evaluation): export a project in which annotators chose labels."
+                "evaluation): export a project in which annotators chose labels, or name the "
+                "question of a minimal export with --control."
             )
         what = "choices for several questions"
         if chosen is not None:
@@ -257,25 +249,3 @@ def _picture_member(path: Path, data: Any) -> str | None:
             "name one with --path."
         )
     return found[0] if found else None
-
-
-def _question(path: Path, picture: str | None) -> str:
-    """The member of the entries of a minimal export that holds the answers."""
-    answers: dict[str, None] = {}
-    texts: dict[str, None] = {}
-    for item in islice(json_items(path), PEEKED):
-        for name, value in item.value.items() if isinstance(item.value, dict) else ():
-            if name in OF_EXPORT or name == picture:
-                continue
-            if member(value, "choices", list) is not None:
-                answers[name] = None
-            elif isinstance(value, str) and not _looks_like_picture(value):
-                texts[name] = None
-    found = list(answers or texts)
-    if CONTROL in found or len(found) == 1:
-        return CONTROL if CONTROL in found else found[0]
-    what = f"{format_names(found)} may all hold the labels" if found else "there are no choices"
-    raise InputError(
-        f"It is unclear which member of the tasks of {path} holds the labels ({what}): name it "
-        "with --control."
-    )
