@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from ltpll.tables.label_table import LabelTable
 
 # Parts of a class of SpeciesNet: number, class, order, family, genus, species, common name.
 TAXON = 7
-ScoresOf = Callable[[str, Any], Iterable[tuple[Any, Any]]]
 
 
 def class_name(text: str) -> str:
@@ -54,11 +54,7 @@ def read_speciesnet(source: JsonFile) -> LabelTable:
         InputError: The file cannot be read, a score is not between 0 and 1, or no picture has
             classes.
     """
-    found = _Scores(source)
-    for key, number, entry in source.items():
-        if key in ("", "predictions"):
-            found.add_picture(number, entry, "filepath", _speciesnet_scores)
-    return found.table(list(found.names))
+    return _read_scores(source, "predictions", "filepath", _speciesnet_scores)
 
 
 def read_megadetector(source: JsonFile) -> LabelTable:
@@ -69,16 +65,7 @@ def read_megadetector(source: JsonFile) -> LabelTable:
     Raises:
         InputError: As for `read_speciesnet`.
     """
-    found = _Scores(source)
-    categories: Any = {}
-    for key, number, entry in source.items():
-        if key == "classification_categories":
-            categories = entry
-        elif key in ("", "images"):
-            found.add_picture(number, entry, "file", _megadetector_scores)
-    where = f"The member 'classification_categories' of {source.path}"
-    names = [required(where, categories, **{key: str})[0] for key in found.names]
-    return found.table(names)
+    return _read_scores(source, "images", "file", _megadetector_scores)
 
 
 def _speciesnet_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
@@ -91,13 +78,12 @@ def _speciesnet_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _megadetector_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
-    best: list[Any] = []
-    highest = None
-    for detection in listed(where, entry, "detections"):
-        if listed(where, detection, "classifications"):
-            confidence, given = required(where, detection, conf=NUMBER, classifications=list)
-            if highest is None or confidence > highest:
-                highest, best = confidence, given
+    classified = [
+        required(where, detection, conf=NUMBER, classifications=list)
+        for detection in listed(where, entry, "detections")
+        if listed(where, detection, "classifications")
+    ]
+    best: list[Any] = max(classified, key=itemgetter(0), default=(0, []))[1]
     if not all(isinstance(one, list) and len(one) == 2 for one in best):
         raise InputError(
             f"{where} has a classification that is not a category and its score: run the "
@@ -106,19 +92,20 @@ def _megadetector_scores(where: str, entry: Any) -> Iterable[tuple[Any, Any]]:
     return [(str(name) if isinstance(name, int) else name, score) for name, score in best]
 
 
-class _Scores:
-    """Collects the scores of the classes of each picture."""
-
-    def __init__(self, source: JsonFile) -> None:
-        self.source = source
-        self.paths: list[str] = []
-        self.rows, self.codes, self.scores = array("q"), array("q"), array("d")
-        self.names = Numbered()
-
-    def add_picture(self, number: int, entry: Any, key: str, scores_of: ScoresOf) -> None:
-        """Add a picture, whose path is `entry[key]`, and the scores of its classes."""
-        path = self.source.path
-        (picture,) = required(f"Entry {number} of {path}", entry, **{key: str})
+def _read_scores(
+    source: JsonFile,
+    pictures_in: str,
+    key_of_path: str,
+    scores_of: Callable[[str, Any], Iterable[tuple[Any, Any]]],
+) -> LabelTable:
+    path, names, categories = source.path, Numbered(), None
+    paths: list[str] = []
+    rows, codes, scores = array("q"), array("q"), array("d")
+    for key, number, entry in source.items():
+        categories = entry if key == "classification_categories" else categories
+        if key not in ("", pictures_in):
+            continue
+        (picture,) = required(f"Entry {number} of {path}", entry, **{key_of_path: str})
         where = f"The picture {shown(picture)} of {path}"
         for name, score in scores_of(where, entry):
             if not isinstance(name, str) or not name.strip():
@@ -132,33 +119,32 @@ class _Scores:
                     "and 1; turn logits into probabilities first."
                 )
             if score > 0:
-                self.rows.append(len(self.paths))
-                self.codes.append(self.names[name])
-                self.scores.append(score)
-        self.paths.append(picture.replace("\\", "/"))
-
-    def table(self, classes: Sequence[str]) -> LabelTable:
-        """The pictures, with the classes, in the order of `names`, weighted by their scores."""
-        source, n = self.source, len(self.paths)
-        if not n:
-            raise InputError(f"{source.path} has no pictures: give at least one.")
-        if source.needs_candidates and not self.rows:
-            raise InputError(
-                f"No picture of {source.path} has classifications with scores, and detections "
-                "alone say nothing about the class: run a classifier such as SpeciesNet on the "
-                "pictures."
-            )
-        source.check_distinct(self.paths, "picture")
-        codes = np.asarray(self.codes, dtype=np.int64)
-        found = source.labelled(n, self.rows, codes, [class_name(name) for name in classes])
-        sets = None
-        if found.numbers is not None:
-            scored = (found.rows, found.numbers[codes], np.asarray(self.scores), found.classes)
-            top_k, mass = source.reading.top_k, source.reading.mass
-            sets = scored_candidates(*scored, top_k=top_k, mass=mass)
-        paths = [self.paths[row] for row in found.kept.tolist()]
-        notes = skipped(n - len(paths), n, "picture", "no classification")
-        return as_label_table(sets, ids=paths, paths=paths, notes=notes)
+                rows.append(len(paths))
+                codes.append(names[name])
+                scores.append(score)
+        paths.append(picture.replace("\\", "/"))
+    if not paths:
+        raise InputError(f"{path} has no pictures: give at least one.")
+    if source.needs_candidates and not rows:
+        raise InputError(
+            f"No picture of {path} has classifications with scores, and detections alone say "
+            "nothing about the class: run a classifier such as SpeciesNet on the pictures."
+        )
+    source.check_distinct(paths, "picture")
+    classes = list(names)
+    if scores_of is _megadetector_scores:
+        where = f"The member 'classification_categories' of {path}"
+        classes = [required(where, categories, **{name: str})[0] for name in classes]
+    of_codes = np.asarray(codes, dtype=np.int64)
+    found = source.labelled(len(paths), rows, of_codes, [class_name(name) for name in classes])
+    sets = None
+    if found.numbers is not None:
+        scored = (found.rows, found.numbers[of_codes], np.asarray(scores), found.classes)
+        limits = source.reading
+        sets = scored_candidates(*scored, top_k=limits.top_k, mass=limits.mass)
+    kept = [paths[row] for row in found.kept.tolist()]
+    notes = skipped(len(paths) - len(kept), len(paths), "picture", "no classification")
+    return as_label_table(sets, ids=kept, paths=kept, notes=notes)
 
 
 def scored_candidates(
