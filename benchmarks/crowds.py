@@ -24,11 +24,11 @@ import torch
 from sklearn.datasets import load_digits
 
 from ltpll import Candidates, candidates_from_votes
+from ltpll.candidates.votes import VOTE_WEIGHTS, AnnotatorVotes, vote_likelihoods
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.environment import environment
 from ltpll.synthetic import crowd_votes, long_tail_subset
-from ltpll.tables.annotations import VOTE_WEIGHTS, AnnotatorVotes, vote_likelihoods
 
 CROWDS: dict[str, dict[str, Any]] = {
     "three mixed": {"annotators": [0.9, 0.7, 0.4]},

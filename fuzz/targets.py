@@ -26,11 +26,11 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
+from ltpll.convert.candidate_files import read_candidates
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
 from ltpll.settings import as_toml
-from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.label_table import LabelTable
-from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
 
 LONGEST_SENTENCE = 2000
@@ -143,7 +143,7 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
                 if (value := getattr(reading, name)) is not None
             }
             reading = replace(reading, **files)
-            check_table(read_table(path, reading, needs_candidates=needs_candidates))
+            check_table(read_label_table(path, reading, needs_candidates=needs_candidates))
         else:
             check_candidates(
                 read_candidates(path, "candidates" if option == len(READINGS) else None).candidates
@@ -175,7 +175,7 @@ def run_taxonomy(case: bytes, folder: Path) -> None:
                 assert set(found.members(member)) <= set(found.leaves)
     tree, sites = ("tree.txt", name) if name.startswith("sites") else (name, "sites.csv")
     check_table(
-        read_table(
+        read_label_table(
             table,
             Reading(taxonomy=str(folder / tree), site="site", possible_at=str(folder / sites)),
         )
@@ -187,7 +187,9 @@ def run_mat(case: bytes, folder: Path) -> None:
     path.write_bytes(case[1:])
     options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
     check_table(
-        read_table(path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3")
+        read_label_table(
+            path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"
+        )
     )
 
 
@@ -209,7 +211,7 @@ def run_json(case: bytes, folder: Path) -> None:
     path = folder / ("t.jsonl" if content[:1] == b"{" and b"}\n{" in content else "t.json")
     path.write_bytes(content)
     reading, needs_candidates = JSON_READINGS[case[0] % len(JSON_READINGS) if case else 0]
-    check_table(read_table(path, reading, needs_candidates=needs_candidates))
+    check_table(read_label_table(path, reading, needs_candidates=needs_candidates))
 
 
 # ---- sets -------------------------------------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def run_strings(case: bytes, folder: Path) -> None:
     import pandas as pd
 
     from ltpll.candidates.labels import read_labels
-    from ltpll.tables.annotations import vote_rule
+    from ltpll.candidates.votes import vote_rule
 
     option = case[0] % 8 if case else 0
     text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")

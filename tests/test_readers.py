@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
+from ltpll.convert.candidate_files import read_candidates
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
-from ltpll.tables.candidate_files import read_candidates
-from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
@@ -108,7 +108,7 @@ def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, set
         if reading is None:  # a square array may lie either way
             continue
         (tmp_path / name).write_bytes(content)
-        found = read_table(tmp_path / name, reading).candidates
+        found = read_label_table(tmp_path / name, reading).candidates
         assert [{found.classes[c] for c in found.row(i)} for i in range(len(found))] == truth, name
     (tmp_path / "a.npz").write_bytes(npz(candidates=matrix))
     np.save(tmp_path / "a.npy", matrix)
@@ -135,7 +135,7 @@ def test_any_text_is_a_table_or_is_refused(tmp_path, text, first):
     path = tmp_path / "t.csv"
     path.write_bytes(f"{first}\n{text}".encode())
     try:
-        check_table(read_table(path))
+        check_table(read_label_table(path))
     except InputError as error:
         check_sentence(error)
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ltpll.backbones import Backbone as Backbone
     from ltpll.backbones import Embedder as Embedder
     from ltpll.candidates import Candidates as Candidates
+    from ltpll.candidates.votes import candidates_from_votes as candidates_from_votes
     from ltpll.cleaner import LabelCleaner as LabelCleaner
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from ltpll.pruning import prune_candidates as prune_candidates
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
     from ltpll.runs.run import Run as Run
-    from ltpll.tables.annotations import candidates_from_votes as candidates_from_votes
     from ltpll.targets import initial_targets as initial_targets
     from ltpll.training.callbacks import Callback as Callback
     from ltpll.training.callbacks import Checkpoint as Checkpoint
@@ -89,7 +89,7 @@ _HOMES = {
     "approximated_balanced_accuracy": "evaluation.scorers",
     "best_epoch": "evaluation.during_training",
     "build_model": "models",
-    "candidates_from_votes": "tables.annotations",
+    "candidates_from_votes": "candidates.votes",
     "covering_rate": "evaluation.scorers",
     "estimate_prior": "priors",
     "initial_targets": "targets",

@@ -209,14 +209,14 @@ def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
         describe(Candidates.from_sets(named))
     )
     found = CliRunner().invoke(app, ["describe", str(tmp_path / "t.mat"), "--candidates", "sets"])
-    assert "omit --column" in str(found.exception)
+    assert "omit --candidates" in str(found.exception)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_with_one_column_of_sets_needs_no_column(tmp_path, name):
+def test_a_table_is_described_by_its_column_of_sets(tmp_path, name):
     path = tmp_path / name
     path.write_text(TABLES[name], encoding="utf-8")
-    found = as_json(path)
+    found = as_json(path, "--candidates", "sets")
     assert without_source(found) == plain(describe(Candidates.from_sets(ROWS)))
     assert found["source"] == str(path)
     assert found["ambiguity_degree"] is None
@@ -228,7 +228,6 @@ def test_column_and_separator_are_taken(tmp_path):
     path.write_text("a;,b,b;c\nx|y,p;q,1\nz|y,q,2\n")
     assert as_json(path, "--candidates", "a;")["classes"] == ["x", "y", "z"]
     assert as_json(path, "--candidates", "b", "--separator", ";")["classes"] == ["p", "q"]
-    assert as_json(path, "--separator", ";")["classes"] == ["p", "q"]
 
 
 def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
@@ -261,7 +260,7 @@ ROWS_WITH_LABELS = [
 @pytest.mark.parametrize("column", ["label", "truth"])
 def test_true_labels_in_the_table_are_known(tmp_path, column):
     path = tmp_path / "t.csv"
-    path.write_text("\n".join([f"id,sets,{column}", *ROWS_WITH_LABELS]))
+    path.write_text("\n".join([f"id,candidates,{column}", *ROWS_WITH_LABELS]))
     numbers = [("cat", "dog", "fox").index(label) for label in LABELS]
     named = [] if column == "label" else ["--label", "truth"]
     assert without_source(as_json(path, *named)) == plain(
@@ -272,7 +271,7 @@ def test_true_labels_in_the_table_are_known(tmp_path, column):
 
 def test_labels_of_some_rows_are_counted(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("\n".join(["id,sets,label", *ROWS_WITH_LABELS[:2], "3,fox|cat,"]))
+    path.write_text("\n".join(["id,candidates,label", *ROWS_WITH_LABELS[:2], "3,fox|cat,"]))
     found = as_json(path)
     assert (found["n_labelled"], found["class_counts"], found["errors"]) == (2, None, None)
     assert "3 examples, 3 classes; true labels are known for 2 of them" in call(path).output
@@ -398,9 +397,8 @@ REFUSED = {
     "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
     "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
-    "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
-    "sets in two columns": (["both.csv"], "has the columns a, b: specify with --column"),
-    "no such column": (["ok.csv", "--candidates", "c"], "no columns called 'c': it has a, b"),
+    "no column of the usual name": (["ok.csv"], "no column called 'candidates': it has a, b"),
+    "no such column": (["ok.csv", "--candidates", "c"], "no column called 'c': it has a, b"),
     "two such columns": (["twice.csv", "--candidates", "a"], "several columns called 'a'"),
     "an empty file": (["empty.csv"], "is empty: it has no header"),
     "only a header": (["header.csv"], "no rows below a header"),
@@ -414,9 +412,9 @@ REFUSED = {
     "an empty separator": (["ok.csv", "--separator", ""], "separator is empty"),
     "lists without commas": (["numpy.csv"], "which is not a list"),
     "one class": (["same.csv"], "only 1 class"),
-    "several arrays": (["two.npz"], "has the arrays x, y: specify with --column"),
-    "no such array": (["two.npz", "--candidates", "z"], "no arrays called 'z'"),
-    "a column of one array": (["m.npy", "--candidates", "x"], "omit --column"),
+    "several arrays": (["two.npz"], "has the arrays x, y: specify with --candidates"),
+    "no such array": (["two.npz", "--candidates", "z"], "one of them, not 'z', holds the sets"),
+    "a column of one array": (["m.npy", "--candidates", "x"], "omit --candidates"),
     "scores": (["scores.npy"], "only 0 and 1 are allowed"),
     "a list of numbers": (["vector.npy"], "two dimensions"),
     "objects": (["objects.npz"], "plain arrays, or is truncated"),
@@ -433,16 +431,14 @@ def bad_files(tmp_path, monkeypatch):
         "sets.xlsx": "x",
         "other.json": "{}",
         "ok.csv": "a,b\n1,x|y\n2,y\n",
-        "plain.csv": "a,b\n1,x\n2,y\n",
-        "both.csv": "a,b\nx|y,x|z\n",
         "twice.csv": "a,a\nx|y,x|z\n",
         "empty.csv": "",
-        "header.csv": "a,b\n",
-        "short.csv": "a,b\n1,x|y\n2\n",
-        "hole.csv": "a,b\n1,x|y\n2,\n",
-        "quote.csv": 'a,b\n1,"x|y\n',
-        "numpy.csv": "a,b\n1,\"['x' 'y']\"\n",
-        "same.csv": "a,b\n1,x|x\n",
+        "header.csv": "a,candidates\n",
+        "short.csv": "a,candidates\n1,x|y\n2\n",
+        "hole.csv": "a,candidates\n1,x|y\n2,\n",
+        "quote.csv": 'a,candidates\n1,"x|y\n',
+        "numpy.csv": "a,candidates\n1,\"['x' 'y']\"\n",
+        "same.csv": "a,candidates\n1,x|x\n",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -555,5 +551,5 @@ def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_po
     with pytest.raises(SystemExit):
         main()
     shown = capsys.readouterr().err
-    assert "has no columns called 'sets'" in shown
+    assert "has no column called 'sets'" in shown
     assert "\x1b" not in shown

@@ -14,8 +14,8 @@ import pytest
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
 from ltpll.candidates.similar_names import similar_names
+from ltpll.candidates.votes import candidates_from_votes
 from ltpll.errors import InputWarning
-from ltpll.tables.annotations import candidates_from_votes
 
 
 def found(*names_and_rows):

@@ -83,16 +83,18 @@ def test_predictions_need_no_labels_and_read_json_and_plain_tables(trees, tmp_pa
     folder, rows = trees
     plain = tmp_path / "new.csv"
     plain.write_text("path\n" + "".join(f"{row['path']}\n" for row in rows))
+    whole = [str(folder / "pictures" / row["path"]) for row in rows]
     detections = written(
-        tmp_path,
-        {"predictions": [{"filepath": str(folder / "pictures" / row["path"])} for row in rows]},
-        "new.json",
+        tmp_path, {"predictions": [{"filepath": path} for path in whole]}, "new.json"
     )
+    absolute = tmp_path / "absolute.csv"
+    absolute.write_text("\n".join(["path", *whole]))
     found = {}
     for name, new in {
         "export": folder / "export.json",
         "plain": plain,
         "detections": detections,
+        "absolute": absolute,
     }.items():
         ltpll(
             "predict",
@@ -105,7 +107,7 @@ def test_predictions_need_no_labels_and_read_json_and_plain_tables(trees, tmp_pa
         )
         found[name] = [(row["label"], row["confidence"]) for row in rows_of(tmp_path / "p.csv")]
     assert len(found["export"]) == 48
-    assert found["export"] == found["plain"] == found["detections"]
+    assert found["export"] == found["plain"] == found["detections"] == found["absolute"]
 
 
 def test_scores_and_categories_are_trained_on(trees, tmp_path):

@@ -1,10 +1,10 @@
-"""Annotations of COCO: the categories of each picture, in whatever order the parts of the file come."""
+"""Annotations of COCO: the categories of each picture, whatever the order of the parts."""
 
 import itertools
 
 import pytest
 
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
 from support.refusals import refusal
@@ -35,12 +35,12 @@ PARTS = {
 )
 def test_candidates_are_the_categories_of_a_picture(tmp_path, order):
     path = written(tmp_path, {"info": PARTS["info"], **{name: PARTS[name] for name in order}})
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.paths.tolist() == ["b.jpg", "a.jpg", "c.jpg"]
     assert sets(found) == [["dog"], ["cat", "dog"], ["cat"]]
     assert found.candidates.weights is None
     assert found.notes[-1] == "1 of 4 pictures is skipped because it has no annotation."
-    assert read_table(path, needs_candidates=False).paths.tolist() == [
+    assert read_label_table(path, needs_candidates=False).paths.tolist() == [
         "b.jpg",
         "a.jpg",
         "c.jpg",
@@ -54,7 +54,7 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
         {**one, "bbox": box} for one, box in zip(PARTS["annotations"], boxes, strict=True)
     ]
     path = written(tmp_path, {**PARTS, "annotations": annotations})
-    found = read_table(path, Reading(objects="crops"))
+    found = read_label_table(path, Reading(objects="crops"))
     parts = [
         "a.jpg#xywh=0,0,5,5",
         "b.jpg#xywh=1.5,2,3,4.25",
@@ -77,22 +77,22 @@ def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp
     for wrong in (None, [1, 2, 3], [1, 2, 0, 4], [1, 2, "3", 4], [1, 2, float("nan"), 4]):
         path = written(tmp_path, {**PARTS, "annotations": [{**annotations[0], "bbox": wrong}]})
         assert "which is not left, top, width and height" in refusal(
-            lambda path=path: read_table(path, Reading(objects="crops"))
+            lambda path=path: read_label_table(path, Reading(objects="crops"))
         )
     assert "it must be images or crops" in refusal(
-        lambda: read_table(path, Reading(objects="boxes"))
+        lambda: read_label_table(path, Reading(objects="boxes"))
     )
 
 
 REFUSED = {
     "a category without a name": (
         {"categories": [{"id": 10, "name": "dog"}]},
-        "category_id 30, which is not among its 'categories'",
+        "category_id 30, but the file has no category",
     ),
-    "no categories": ({"categories": []}, "not among its 'categories'"),
+    "no categories": ({"categories": []}, "the file has no category with this id"),
     "a picture that is missing": (
         {"images": PARTS["images"][1:]},
-        "image_id 5, which is not among its 'images'",
+        "image_id 5, but the file has no image",
     ),
     "two pictures with one id": (
         {"images": [*PARTS["images"], {"id": 5, "file_name": "x.jpg"}]},
@@ -102,13 +102,16 @@ REFUSED = {
         {"images": [*PARTS["images"], {"id": 7, "file_name": "a.jpg"}]},
         "has the file_name 'a.jpg' twice",
     ),
-    "captions": ({"annotations": [{"image_id": 2, "caption": "a dog"}]}, "names no category"),
+    "captions": (
+        {"annotations": [{"image_id": 2, "caption": "a dog"}]},
+        "lacks 'category_id' (a number or text)",
+    ),
     "no annotations": ({"annotations": []}, "has no annotations"),
-    "an empty name": ({"categories": [{"id": 10, "name": " "}]}, "no 'name'"),
+    "an empty name": ({"categories": [{"id": 10, "name": " "}]}, "lacks 'name' (text)"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
     other, fragment = REFUSED[case]
-    assert fragment in refusal(lambda: read_table(written(tmp_path, {**PARTS, **other})))
+    assert fragment in refusal(lambda: read_label_table(written(tmp_path, {**PARTS, **other})))

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ltpll.convert.detections import class_name
-from ltpll.convert.json_examples import scored_candidates
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.detections import class_name, scored_candidates
+from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
 from support.refusals import refusal
@@ -67,7 +66,7 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
         ]
     }
     path = written(tmp_path, content)
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.ids.tolist() == found.paths.tolist() == ["a.jpg", "sub/c.jpg"]
     assert sets(found) == [["canis lupus", "red fox"], ["canis lupus"]]
     first, second = 0.1**0.25, 0.7**0.25  # scores count less than they say
@@ -76,16 +75,16 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
         [first / (first + second), second / (first + second), 1],
         rtol=1e-6,
     )
-    assert read_table(path, Reading(scores="none")).candidates.weights is None
+    assert read_label_table(path, Reading(scores="none")).candidates.weights is None
     assert found.notes == (
         "Read as a file of SpeciesNet.",
         "1 of 3 pictures is skipped because it has no classification.",
     )
-    unlabelled = read_table(path, needs_candidates=False)
+    unlabelled = read_label_table(path, needs_candidates=False)
     assert unlabelled.ids.tolist() == ["a.jpg", "b.jpg", "sub/c.jpg"]
     assert unlabelled.candidates is None
     lines = written(tmp_path, "\n".join(map(json.dumps, content["predictions"])), "lines.ndjson")
-    assert sets(read_table(lines)) == sets(found)
+    assert sets(read_label_table(lines)) == sets(found)
 
 
 def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
@@ -97,7 +96,7 @@ def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
     image = {"file": "a.jpg", "detections": detections}
     failed = {"file": "c.jpg", "failure": "cannot be read", "detections": None}
     other = {"file": "b.jpg", "detections": [detection(1, ("0", 0.5), ("2", 0.5))]}
-    found = read_table(
+    found = read_label_table(
         written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear")))
     )
     assert sets(found) == [["bear"], ["bear", "elk"]]
@@ -134,9 +133,11 @@ def test_files_take_a_limit_of_either_kind(tmp_path):
         tmp_path,
         {"predictions": [prediction("a.jpg", x=0.6, y=0.3, z=0.1), prediction("b.jpg", z=0.9)]},
     )
-    assert sets(read_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
-    assert sets(read_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
-    assert "give one of the two" in refusal(lambda: read_table(path, Reading(top_k=2, mass=0.5)))
+    assert sets(read_label_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
+    assert sets(read_label_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
+    assert "give one of the two" in refusal(
+        lambda: read_label_table(path, Reading(top_k=2, mass=0.5))
+    )
 
 
 REFUSED = {
@@ -150,7 +151,7 @@ REFUSED = {
     ),
     "a category without a name": (
         megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}),
-        "category '7', for which",
+        "lacks '7' (text)",
     ),
     "a score above one": (
         {"predictions": [prediction("a.jpg", x=1.5)]},
@@ -166,7 +167,7 @@ REFUSED = {
     ),
     "fewer scores": (
         {"predictions": [{"filepath": "a", "classifications": {"classes": ["x"], "scores": []}}]},
-        "not lists of classes and",
+        "not as many scores as classes",
     ),
     "a picture twice": (
         {"predictions": [prediction("a.jpg", x=1), prediction("a.jpg", y=1)]},
@@ -174,11 +175,11 @@ REFUSED = {
     ),
     "no path": (
         {"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]},
-        "has no 'filepath'",
+        "lacks 'filepath' (text)",
     ),
     "a confidence that is text": (
         megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}),
-        "without a confidence",
+        "lacks 'conf' (a number)",
     ),
     "a classification without a score": (
         megadetector({"file": "a", "detections": [detection(1, ("1",))]}),
@@ -195,4 +196,4 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
     content, fragment = REFUSED[case]
-    assert fragment in refusal(lambda: read_table(written(tmp_path, content)))
+    assert fragment in refusal(lambda: read_label_table(written(tmp_path, content)))

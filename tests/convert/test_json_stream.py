@@ -1,4 +1,4 @@
-"""JSON streams: the items of `json.loads`, whatever the size of the window, in memory that does not grow with the file."""
+"""JSON streams: the items of `json.loads`, in memory that does not grow with the file."""
 
 import json
 import tracemalloc

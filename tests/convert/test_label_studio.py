@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from ltpll.convert.candidate_files import read_candidates
 from ltpll.convert.label_studio import local_path
-from ltpll.tables.candidate_files import read_candidates
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import annotation, sets, task, written
 from support.refusals import refusal
@@ -54,8 +54,8 @@ def table_of_annotations(folder):
 def test_choices_are_the_votes_of_a_table_of_annotations(tmp_path, rule, weights):
     reading = Reading(annotators=rule, vote_weights=weights)
     found, expected = (
-        read_table(export(tmp_path), reading),
-        read_table(table_of_annotations(tmp_path), reading),
+        read_label_table(export(tmp_path), reading),
+        read_label_table(table_of_annotations(tmp_path), reading),
     )
     assert sets(found) == sets(expected)
     assert found.ids.tolist() == expected.ids.tolist() == ["7", "8", "9"]
@@ -68,7 +68,7 @@ def test_choices_are_the_votes_of_a_table_of_annotations(tmp_path, rule, weights
 
 
 def test_union_is_the_default_and_one_annotator_with_several_labels_gives_a_set(tmp_path):
-    found = read_table(export(tmp_path))
+    found = read_label_table(export(tmp_path))
     assert sets(found) == [["cat", "dog"], ["cat", "fox"], ["fox"]]
     assert found.candidates.weights.tolist()[2:4] == [0.5, 0.5]
     assert dict(found.columns) == {"path": "image", "control": "animal:photo"}
@@ -83,14 +83,14 @@ def test_cancelled_empty_and_missing_annotations_are_skipped_and_counted(tmp_pat
         task(12, "z.jpg", annotation(1, "dog"), annotation(2, "cat", was_cancelled=True)),
     ]
     path = export(tmp_path, *more)
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.ids.tolist() == ["7", "8", "9", "12"]
     assert sets(found)[-1] == ["dog"]
     assert found.notes[1:] == (
-        "2 cancelled and 1 empty annotations were ignored.",
+        "Ignored 3 annotations: cancelled, or without a choice.",
         "2 of 6 tasks are skipped because they have no label.",
     )
-    assert read_table(path, needs_candidates=False).ids.tolist() == [
+    assert read_label_table(path, needs_candidates=False).ids.tolist() == [
         "7",
         "8",
         "9",
@@ -103,8 +103,8 @@ def test_cancelled_empty_and_missing_annotations_are_skipped_and_counted(tmp_pat
 def test_ground_truth_is_the_true_label_and_no_vote(tmp_path):
     more = task(10, "x.jpg", annotation(1, "cat"), annotation(4, "dog", ground_truth=True))
     found, without = (
-        read_table(export(tmp_path, more)),
-        read_table(export(tmp_path, task(10, "x.jpg", annotation(1, "cat")))),
+        read_label_table(export(tmp_path, more)),
+        read_label_table(export(tmp_path, task(10, "x.jpg", annotation(1, "cat")))),
     )
     assert found.labels.tolist() == [-1, -1, -1, 1]
     assert without.labels is None
@@ -113,7 +113,7 @@ def test_ground_truth_is_the_true_label_and_no_vote(tmp_path):
 
 
 def test_minimal_exports_and_lines_hold_the_same_votes(tmp_path):
-    expected = read_table(export(tmp_path))
+    expected = read_label_table(export(tmp_path))
     answers = [
         {
             "image": URL.format(of),
@@ -123,9 +123,12 @@ def test_minimal_exports_and_lines_hold_the_same_votes(tmp_path):
         }
         for of, by, choices in VOTES
     ]
-    minimal = read_table(written(tmp_path, answers, "min.json"))
+    minimal = read_label_table(written(tmp_path, answers, "min.json"), Reading(control="animal"))
+    assert "name the question of a minimal export with --control" in refusal(
+        lambda: read_label_table(tmp_path / "min.json")
+    )
     lines = "\n".join(map(json.dumps, json.loads(export(tmp_path).read_text())))
-    for found in (minimal, read_table(written(tmp_path, lines, "lines.jsonl"))):
+    for found in (minimal, read_label_table(written(tmp_path, lines, "lines.jsonl"))):
         assert sets(found) == sets(expected)
         assert found.paths.tolist() == expected.paths.tolist()
         assert np.array_equal(found.candidates.weights, expected.candidates.weights)
@@ -159,12 +162,12 @@ def test_the_picture_is_the_only_member_that_looks_like_one(tmp_path):
         }
         for i, c in enumerate("ab")
     ]
-    assert read_table(written(tmp_path, tasks)).paths.tolist() == ["0.tif", "1.tif"]
+    assert read_label_table(written(tmp_path, tasks)).paths.tolist() == ["0.tif", "1.tif"]
     for one in tasks:
         one["data"]["other"] = "x.png"
     path = written(tmp_path, tasks)
-    assert "(scan, other): name one with --path" in refusal(lambda: read_table(path))
-    assert read_table(path, Reading(path="other")).paths.tolist() == ["x.png", "x.png"]
+    assert "(scan, other): name one with --path" in refusal(lambda: read_label_table(path))
+    assert read_label_table(path, Reading(path="other")).paths.tolist() == ["x.png", "x.png"]
     assert read_candidates(path).candidates.classes == ("a", "b")  # sets alone need no pictures
 
 
@@ -176,11 +179,11 @@ def test_one_of_several_questions_is_chosen(tmp_path):
             for i, c in enumerate("ab")
         ],
     )
-    assert "(animal, colour): name one with --control" in refusal(lambda: read_table(path))
-    assert read_table(path, Reading(control="colour")).candidates.classes == ("aa", "bb")
-    assert read_table(path, Reading(control="animal:photo")).candidates.classes == ("a", "b")
-    assert "no choices for 'x': it has animal, colour" in refusal(
-        lambda: read_table(path, Reading(control="x"))
+    assert "(animal, colour): name one with --control" in refusal(lambda: read_label_table(path))
+    assert read_label_table(path, Reading(control="colour")).candidates.classes == ("aa", "bb")
+    assert read_label_table(path, Reading(control="animal:photo")).candidates.classes == ("a", "b")
+    assert "no choices for 'x', only for others (animal, colour)" in refusal(
+        lambda: read_label_table(path, Reading(control="x"))
     )
 
 
@@ -188,11 +191,11 @@ REFUSED = {
     "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "has the task '1' twice"),
     "annotations that are not a list": (
         [{"id": 1, "data": {}, "annotations": {"a": 1}}],
-        "annotations that are not a list",
+        "lacks 'annotations' (a list)",
     ),
     "an annotation without results": (
         [task(1, "a.jpg", {"result": "cat"})],
-        "an annotation without a list of results",
+        "lacks 'result' (a list)",
     ),
     "boxes": (
         [
@@ -202,9 +205,9 @@ REFUSED = {
                 {"result": [{"type": "rectanglelabels", "value": {"rectanglelabels": ["cat"]}}]},
             )
         ],
-        "their annotations hold rectanglelabels",
+        "of another kind, or ground truth",
     ),
-    "no annotations": ([task(1, "a.jpg")], "are missing, empty or cancelled"),
+    "no annotations": ([task(1, "a.jpg")], "(annotations are missing, empty, cancelled"),
     "only ground truth": (
         [task(1, "a.jpg", annotation(1, "cat", ground_truth=True))],
         "only for evaluation",
@@ -230,7 +233,7 @@ REFUSED = {
     ),
     "a task without its picture": (
         [task(1, "a.jpg", annotation(1, "cat")), {"id": 2, "data": {"text": "x"}}],
-        "has no text 'image'",
+        "lacks 'image' (text)",
     ),
     "a broken character": (
         [task(1, "a.jpg", annotation(1, "cat")), task(2, "b.jpg", annotation(1, "\ud800"))],
@@ -250,7 +253,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
     content, fragment = REFUSED[case]
-    assert fragment in refusal(lambda: read_table(written(tmp_path, content)))
+    assert fragment in refusal(lambda: read_label_table(written(tmp_path, content)))
 
 
 def test_options_of_tables_are_refused(tmp_path):
@@ -258,8 +261,8 @@ def test_options_of_tables_are_refused(tmp_path):
     for name, value in {"candidates": "x", "top_k": 2, "label": "y", "worker": "w"}.items():
         reading = Reading(**{name: value}, annotators="union" if name == "worker" else None)
         assert f"{name} does not apply to " in refusal(
-            lambda reading=reading: read_table(path, reading)
+            lambda reading=reading: read_label_table(path, reading)
         )
     assert "Label Studio project: leave it out for tables" in refusal(
-        lambda: read_table(table_of_annotations(tmp_path), Reading(control="c"))
+        lambda: read_label_table(table_of_annotations(tmp_path), Reading(control="c"))
     )

@@ -1,11 +1,11 @@
-"""Pre-annotations of Label Studio: the structure that it documents for imports, and what its own export makes of it."""
+"""Pre-annotations: the structure that Label Studio documents, and what its export makes of it."""
 
 import json
 
 import pytest
 
 from ltpll.convert.label_studio_tasks import control_names, write_pre_annotations
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from support.labelled_json import sets, written
 from support.refusals import refusal
 
@@ -29,8 +29,7 @@ def check_documented_structure(tasks):
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_tasks_have_the_documented_structure(tmp_path, n, monkeypatch):
-    monkeypatch.setattr("ltpll.convert.label_studio_tasks.TASKS_AT_ONCE", 2)
+def test_tasks_have_the_documented_structure(tmp_path, n):
     path = tmp_path / "tasks.json"
     write_pre_annotations(
         path,
@@ -55,7 +54,7 @@ def test_what_an_annotator_accepts_is_read_back(tmp_path):
     path = tmp_path / "tasks.json"
     write_pre_annotations(path, [{"image": url} for url in URLS], LABELS, SCORES)
     tasks = json.loads(path.read_text(encoding="utf-8"))
-    unlabelled = read_table(path, needs_candidates=False)
+    unlabelled = read_label_table(path, needs_candidates=False)
     assert unlabelled.paths.tolist() == ["1/a-fox.jpg", "elk.jpg", "photos/größe.jpg"]
     assert unlabelled.candidates is None
     accepted = [
@@ -66,7 +65,7 @@ def test_what_an_annotator_accepts_is_read_back(tmp_path):
         }
         for i, task in enumerate(tasks)
     ]
-    found = read_table(written(tmp_path, accepted, "export.json"))
+    found = read_label_table(written(tmp_path, accepted, "export.json"))
     assert sets(found) == [[label] for label in LABELS]
     assert found.columns["control"] == "choice:image"
 

@@ -22,7 +22,7 @@ from ltpll.convert.matlab_format import (
     UnsupportedArrayError,
     read_arrays,
 )
-from ltpll.tables.read_tables import read_table
+from ltpll.convert.open import read_label_table
 from support.refusals import refusal
 
 FORMS = {"plain": {}, "packed": {"do_compression": True}, "old": {"format": "4"}}
@@ -174,7 +174,7 @@ def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
     )
     path = tmp_path / "t.mat"
     path.write_bytes(mat5(DATA, matrix("partial_target", 5, (2, 3), *parts, flags=0x200)))
-    assert read_table(path).candidates.dense().tolist() == [
+    assert read_label_table(path).candidates.dense().tolist() == [
         [True, True, False],
         [False, True, False],
     ]
@@ -216,7 +216,7 @@ def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
 def test_what_a_file_claims_is_not_believed(tmp_path, arrays, fragment):
     path = tmp_path / "t.mat"
     path.write_bytes(mat5(*arrays))
-    assert fragment in refusal(lambda: read_table(path))
+    assert fragment in refusal(lambda: read_label_table(path))
 
 
 def test_a_sparse_array_that_would_fill_the_memory_is_refused(tmp_path):
@@ -228,7 +228,7 @@ def test_a_sparse_array_that_would_fill_the_memory_is_refused(tmp_path):
     )
     (tmp_path / "t.mat").write_bytes(mat5(huge))
     assert "too large for a dense array" in refusal(
-        lambda: read_table(tmp_path / "t.mat", needs_candidates=False)
+        lambda: read_label_table(tmp_path / "t.mat", needs_candidates=False)
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
@@ -24,7 +25,6 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Run
 from ltpll.synthetic import four_squares, uniform_candidates
-from ltpll.tables.read_tables import read_table
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
@@ -97,7 +97,7 @@ def read_damaged_parquet(folder):
             + whole[position + 1 :]
         )
         try:
-            read_table(path)
+            read_label_table(path)
         except InputError:
             refused += 1
     print(refused, len(whole) - refused)

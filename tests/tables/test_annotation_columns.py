@@ -1,4 +1,4 @@
-"""Columns of annotations: found by their usual names or named, and never confused with true labels."""
+"""Columns of annotations: found by usual names or named, never confused with true labels."""
 
 import pandas as pd
 import pytest
@@ -84,7 +84,7 @@ def test_a_column_called_label_holds_the_true_labels_if_another_one_holds_the_an
     for named in ({"annotation": "choice"}, {"label": "label"}):
         assert contents(read(path, **named)) == (*EXPECTED, ["cat", "dog"])
     message = refusal(lambda: read(path))  # which one is which is not guessed
-    assert "several columns that may hold the annotated labels (choice, label)" in message
+    assert "holds the annotated labels: it has task, worker, choice, label" in message
     assert "--annotation" in message
     assert "--label" in message
 
@@ -126,17 +126,17 @@ REFUSED = {
     "two tasks": (
         ("image", "item", "label", "worker"),
         {},
-        "may hold the tasks (image, item): name one with --task.",
+        "holds the tasks: it has image, item, label, worker; name",
     ),
     "two workers": (
         ("task", "user", "label", "rater"),
         {},
-        "may hold the annotators (user, rater): name one with --worker.",
+        "holds the annotators: it has task, user, label, rater; name",
     ),
     "the truth alone": (
         ("task", "worker", "label"),
         {"label": "label"},
-        "or write --annotation 'label' and omit --label.",
+        "(true labels, which --label names, are never annotations).",
     ),
     "both": (
         ("task", "worker", "label"),

@@ -14,8 +14,9 @@ import scipy.sparse
 from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
+from ltpll.convert.candidate_files import read_candidates
+from ltpll.convert.open import read_label_table
 from ltpll.tables import memory_limits as expansion
-from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
@@ -91,7 +92,7 @@ def test_a_small_matlab_file_with_gigabytes_of_zeros_is_refused_unexpanded(tmp_p
     messages = []
     assert (
         peak_while(
-            lambda: messages.append(refusal(lambda: read_table(path, needs_candidates=False)))
+            lambda: messages.append(refusal(lambda: read_label_table(path, needs_candidates=False)))
         )
         < 32 << 20
     )
@@ -102,14 +103,14 @@ def test_many_arrays_that_are_small_enough_one_by_one_are_refused_together(tmp_p
     rows = ALWAYS // 8 // 1000 - 100
     one = mat_file(tmp_path / "one.mat", packed_array("partial_target", rows, 1000))
     assert "cannot be unpacked" in refusal(
-        lambda: read_table(one)
+        lambda: read_label_table(one)
     )  # it was expanded up to its checksum, which is wrong
     three = mat_file(
         tmp_path / "three.mat",
         *(packed_array(name, rows, 1000) for name in ("data", "partial_target", "target")),
     )
     messages = []
-    assert peak_while(lambda: messages.append(refusal(lambda: read_table(three)))) < 32 << 20
+    assert peak_while(lambda: messages.append(refusal(lambda: read_label_table(three)))) < 32 << 20
     assert "would expand to" in messages[0]
 
 
@@ -118,7 +119,7 @@ def test_an_array_that_claims_more_numbers_than_it_has_bytes_is_refused_unexpand
         tmp_path / "t.mat", packed_array("data", 1 << 10, 1 << 10, claimed=(1 << 15, 1 << 15))
     )
     assert "claims the shape (32768, 32768)" in refusal(
-        lambda: read_table(path, needs_candidates=False)
+        lambda: read_label_table(path, needs_candidates=False)
     )
 
 
@@ -162,7 +163,7 @@ def test_a_sparse_array_is_not_made_dense_where_that_takes_far_more_than_the_fil
         {"data": scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=(20_000, 20_000))},
     )
     assert "too large for a dense array" in refusal(
-        lambda: read_table(tmp_path / "t.mat", needs_candidates=False)
+        lambda: read_label_table(tmp_path / "t.mat", needs_candidates=False)
     )
 
 
@@ -175,7 +176,7 @@ def test_honest_compressed_files_are_read(tmp_path):
         {"data": x, "partial_target": scipy.sparse.csc_matrix(np.eye(5)[np.arange(500) % 5])},
         do_compression=True,
     )
-    assert read_table(tmp_path / "t.mat").candidates.n_classes == 5
+    assert read_label_table(tmp_path / "t.mat").candidates.n_classes == 5
     table = tmp_path / "t.csv"
     table.write_text("candidates\n" + "a|b\n" * 500)
     found = read_examples(TableSource(table, Reading(), features=tmp_path / "x.npz"))

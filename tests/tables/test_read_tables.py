@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
+from ltpll.convert.candidate_files import read_candidates
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputWarning
 from ltpll.tables import streaming as batches
-from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
@@ -479,21 +480,6 @@ def test_names_and_patterns_without_columns_are_refused(tmp_path):
     assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
 
 
-def test_features_of_a_matlab_file_are_chosen_and_ignored_by_pattern(tmp_path):
-    import scipy.io
-
-    rows = np.arange(24.0).reshape(2, 12)
-    scipy.io.savemat(tmp_path / "t.mat", {"data": rows, "partial_target": np.eye(2)})
-    found = read_table(
-        tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",))
-    )
-    assert found.feature_names == ("data_3", "data_1", "data_10", "data_12")
-    assert found.features.tolist() == rows[:, [2, 0, 9, 11]].tolist()
-    assert "no feature called 'x*'" in refusal(
-        lambda: read_table(tmp_path / "t.mat", Reading(ignore=("x*",)))
-    )
-
-
 def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
     cells = "candidates,u,name,kind\na|b,1,x,k\nb,2,y,k\n"
     assert read_table(text(tmp_path, cells)).like_ids == ("name",)
@@ -638,7 +624,7 @@ def test_mat_files_are_read_whichever_way_they_lie(tmp_path, turned, kind):
             "other": np.asarray([{}], dtype=object),
         },
     )
-    found = read_table(path)
+    found = read_label_table(path)
     np.testing.assert_array_equal(found.candidates.dense().numpy(), S)
     assert found.candidates.classes == ("1", "2", "3", "4", "5")
     assert found.labels.tolist() == Y.tolist()
@@ -646,7 +632,7 @@ def test_mat_files_are_read_whichever_way_they_lie(tmp_path, turned, kind):
     assert found.features.flags.c_contiguous
     assert found.feature_names == ("data_1", "data_2", "data_3")
     assert found.ids.tolist() == list("123456")
-    named = read_table(path, Reading(classes=tuple("abcde"), features=("data_3", "data_1")))
+    named = read_label_table(path, Reading(classes=tuple("abcde"), features=("data_3", "data_1")))
     assert named.candidates.classes == tuple("abcde")
     np.testing.assert_array_equal(named.features, X[:, [2, 0]].astype(np.float32))
 
@@ -658,7 +644,7 @@ def test_square_mat_files_are_turned_as_their_true_labels_say(tmp_path, turned):
         tmp_path / "t.mat",
         {"data": x, "partial_target": s.T if turned else s, "target": t.T if turned else t},
     )
-    found = read_table(tmp_path / "t.mat")
+    found = read_label_table(tmp_path / "t.mat")
     np.testing.assert_array_equal(found.candidates.dense().numpy(), s)
     assert found.labels.tolist() == [0, 0, 3, 2, 0]
 
@@ -668,15 +654,15 @@ def test_mat_files_may_have_numbers_for_labels_or_none_and_sparse_data(tmp_path)
     scipy.io.savemat(
         path, {"data": scipy.sparse.csr_matrix(X), "partial_target": S.T, "target": Y + 1.0}
     )
-    found = read_table(path)
+    found = read_label_table(path)
     assert found.labels.tolist() == Y.tolist()
     np.testing.assert_array_equal(found.features, X.astype(np.float32))
     scipy.io.savemat(
         path, {"data": X, "partial_target": S, "target": np.where(Y[:, None] == 1, 0, TARGET)}
     )
-    assert read_table(path).labels.tolist() == [0, -1, 2, 3, -1, 0]
+    assert read_label_table(path).labels.tolist() == [0, -1, 2, 3, -1, 0]
     scipy.io.savemat(path, {"data": X})
-    found = read_table(path, needs_candidates=False)
+    found = read_label_table(path, needs_candidates=False)
     assert found.candidates is found.labels is None
 
 
@@ -1052,9 +1038,9 @@ BAD_TEXTS = {
     ),
     "no vote rule": (VOTES, {"annotators": "majority"}, "'majority' is not a rule"),
     "empty vote rule": (VOTES, {"annotators": ""}, "'' is not a rule"),
-    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
-    "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
-    "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
+    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "is not a rule"),
+    "zero votes": (VOTES, {"annotators": "votes>=0"}, "a number of at least 1"),
+    "top-0": (VOTES, {"annotators": "top-0"}, "a number of at least 1"),
     "too many votes": (
         VOTES,
         {"annotators": "votes>=3"},
@@ -1121,14 +1107,14 @@ def test_a_bad_row_far_below_is_counted_too(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["none.csv", "none.parquet", "none.mat"])
 def test_missing_files_and_folders_are_refused(tmp_path, name):
-    assert "There is no file" in refusal(lambda: read_table(tmp_path / name))
+    assert "There is no file" in refusal(lambda: read_label_table(tmp_path / name))
     (tmp_path / name).mkdir()
-    assert "is a folder" in refusal(lambda: read_table(tmp_path / name))
+    assert "is a folder" in refusal(lambda: read_label_table(tmp_path / name))
 
 
 def test_other_kinds_of_files_are_refused(tmp_path):
     assert "its name must end in .csv, .tsv, .parquet or .mat" in refusal(
-        lambda: read_table(text(tmp_path, GOOD, "t.xlsx"))
+        lambda: read_label_table(text(tmp_path, GOOD, "t.xlsx"))
     )
 
 
@@ -1244,7 +1230,7 @@ def test_bad_mat_files_are_refused(tmp_path, monkeypatch, case):
     arrays, reading, fragment = BAD_MATS[case]
     monkeypatch.chdir(tmp_path)
     scipy.io.savemat("t.mat", arrays)
-    assert fragment in refusal(lambda: read_table(batches.Path("t.mat"), Reading(**reading)))
+    assert fragment in refusal(lambda: read_label_table(batches.Path("t.mat"), Reading(**reading)))
 
 
 def test_damaged_mat_files_are_refused(tmp_path):
@@ -1263,9 +1249,9 @@ def test_damaged_mat_files_are_refused(tmp_path):
         b"\x89HDF\r\n\x1a\n" + b"\0" * 600,
     ):
         path.write_bytes(damaged)
-        refusal(lambda: read_table(path))
+        refusal(lambda: read_label_table(path))
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600)
-    assert "save it with -v7" in refusal(lambda: read_table(path))
+    assert "save it with -v7" in refusal(lambda: read_label_table(path))
 
 
 # ---- sets alone -------------------------------------------------------------------------------------------------------
@@ -1282,9 +1268,9 @@ def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_traini
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
+def test_sets_alone_are_read_from_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found, labels, _ = read_candidates(path)
+    found, labels, _ = read_candidates(path, "anything")
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [
         {("cat", "dog", "fox").index(name) for name in row} for row in ROWS
@@ -1296,9 +1282,7 @@ def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
         "dog",
         "fox",
     ]
-    assert "specify with --column" in refusal(
-        lambda: read_candidates(path, reading=Reading(separator=";"))
-    )
+    assert "no column called 'candidates'" in refusal(lambda: read_candidates(path))
     path = write(tmp_path, frame().drop(columns="label"), suffix)
     assert read_candidates(path, "split").candidates.classes == ("test", "train")
     assert read_candidates(path).labels is None

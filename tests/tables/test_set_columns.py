@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from ltpll.convert.candidate_files import read_candidates
 from ltpll.tables import streaming
-from ltpll.tables.candidate_files import read_candidates
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets

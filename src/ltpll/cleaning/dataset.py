@@ -17,6 +17,7 @@ from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
 from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.cache import cache_root
@@ -28,7 +29,6 @@ from ltpll.tables.columns import id_key
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.tables.numpy_files import read_array
-from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 from ltpll.validation import as_inputs
@@ -194,7 +194,7 @@ def read_examples(
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
-    table = read_table(
+    table = read_label_table(
         source.table,
         reading,
         needs_candidates=needs_candidates,
@@ -204,11 +204,11 @@ def read_examples(
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
-        if source.table.suffix.lower() in JSON_SUFFIXES:
-            # Detectors write the paths that they were given, often absolute ones.
-            folder = f"{source.images.absolute().as_posix()}/"
-            paths = np.asarray([path.removeprefix(folder) for path in paths.tolist()], dtype=object)
-            table = replace(table, paths=paths)
+        # Detectors write the paths that they were given, often absolute ones.
+        folder = f"{source.images.absolute().as_posix()}/"
+        inside_folder = [path.removeprefix(folder) for path in paths.tolist()]
+        paths = np.asarray(inside_folder, dtype=object)
+        table = table if table.paths is None else replace(table, paths=paths)
         how: dict[str, Any] = {"on_error": source.on_error, "on_progress": progress_of("pictures")}
         if source.backbone is not None:
             embedded = embedded_pictures(
@@ -299,7 +299,7 @@ def _feature_table(
     how = Reading(
         id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label
     )
-    other = read_table(path, how, needs_candidates=False, exact=source.exact)
+    other = read_label_table(path, how, needs_candidates=False, exact=source.exact)
     if other.features is None:
         raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
     return other.features, other

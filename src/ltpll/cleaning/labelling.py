@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import Judgement, judge
 from ltpll.cleaning.results import CleanedLabels
@@ -14,7 +15,6 @@ from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
-from ltpll.tables.annotations import AnnotatorVotes
 
 
 def label_rows(

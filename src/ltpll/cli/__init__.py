@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ltpll.cli.clean import clean
+from ltpll.cli.convert import convert
 from ltpll.cli.demo import demo
 from ltpll.cli.describe import describe
 from ltpll.cli.embed import embed
@@ -35,6 +36,7 @@ app.command(rich_help_panel=OWN)(review)
 app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)
+app.command(rich_help_panel=OWN, cls=SettingsCommand)(convert)
 
 # Commands of earlier versions, and what replaces them.
 IN_RESEARCH = "is in the package ltpll-research: install it, then use `ltpll-research"

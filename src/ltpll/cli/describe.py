@@ -20,7 +20,7 @@ from ltpll.settings import values_of
 
 if TYPE_CHECKING:
     from ltpll.analysis.describe import Description
-    from ltpll.tables.candidate_files import LabelledSets
+    from ltpll.convert.candidate_files import LabelledSets
 
 
 Top = Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")]
@@ -52,7 +52,7 @@ def describe(
     zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
     .json file of a labelling tool or a detector.
     """
-    from ltpll.tables.candidate_files import read_candidates
+    from ltpll.convert.candidate_files import read_candidates
 
     path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
     if path.is_dir() or (path.suffix == ".json" and _is_result_file(path)):
@@ -102,7 +102,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
 
     from ltpll.cleaning.results import candidates_of
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.tables.candidate_files import LabelledSets
+    from ltpll.convert.candidate_files import LabelledSets
 
     config = read_result(path)["config"]
     check_is_table_run(path, config, "data describe")

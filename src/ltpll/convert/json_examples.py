@@ -1,131 +1,150 @@
-"""JSON examples: what the readers of labelling tools and detectors return, and checks that they share."""
+"""JSON examples: what the readers of labelling tools and detectors share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import as_texts, unknown_class_error
-from ltpll.candidates.scores import ROUNDING
+from ltpll.convert.json_stream import Item, json_items
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.tables.annotations import AnnotatorVotes
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.reading import Reading
 from ltpll.tables.set_columns import sorted_class_names
+from ltpll.tables.streaming import ReadProgress
+
+Numbers = npt.NDArray[np.int64]
+Kind = type | tuple[type, ...]
+ID: Kind = (int, str)
+NUMBER: Kind = (int, float)
+KINDS: dict[Kind, str] = {str: "text", list: "a list", ID: "a number or text", NUMBER: "a number"}
+
+
+class Numbered(dict[Any, int]):
+    """Distinct keys, numbered in the order in which they are first looked up."""
+
+    def __missing__(self, key: Any) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+# ---- objects ----------------------------------------------------------------------------------
+
+
+def member(value: Any, key: str, kind: Kind) -> Any:
+    """A member of an object if it has this type, otherwise None; true and false are no numbers."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+
+
+def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
+    """The members of an object, each of which must have its type; text must not be blank.
+
+    Examples:
+        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=int, name=str)
+        [3, 'fox']
+    """
+    found = [member(value, key, kind) for key, kind in kinds.items()]
+    for key, one in zip(kinds, found, strict=True):
+        if one is None or (isinstance(one, str) and not one.strip()):
+            what = f"{shown(key)} ({KINDS[kinds[key]]})"
+            raise InputError(f"{where} lacks {what}: correct it, or export the file again.")
+    return found
+
+
+def listed(where: str, value: Any, key: str) -> list[Any]:
+    """A list in an object, which may be missing."""
+    is_missing = isinstance(value, dict) and not value.get(key)
+    return [] if is_missing else list(required(where, value, **{key: list})[0])
+
+
+# ---- examples ---------------------------------------------------------------------------------
+
+
+class Labelled(NamedTuple):
+    """Which examples of a file are kept, and the classes of their labels."""
+
+    kept: Numbers
+    rows: Numbers  # of each label, the position of its example in `kept`
+    numbers: Numbers | None  # the class number of each name; None if there are no candidates
+    classes: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class JsonExamples:
-    """The examples of a file, in its order; `fields` says where they were found, by the names of `Reading`."""
+class JsonFile:
+    """A file, and how it is read."""
 
-    ids: Sequence[str]
-    paths: Sequence[str] | None
-    candidates: Candidates | None
-    labels: npt.NDArray[np.int64] | None = None  # true class numbers; −1 if unknown
-    votes: AnnotatorVotes | None = None
-    groups: Sequence[str] | None = None
-    urls: Sequence[str] | None = (
-        None  # what a labelling tool calls the pictures, if not by their paths
-    )
-    notes: tuple[str, ...] = ()  # sentences about what was skipped
-    fields: Mapping[str, str] = field(default_factory=dict)
+    path: Path
+    reading: Reading
+    needs_candidates: bool  # whether examples without labels are skipped
+    on_progress: ReadProgress | None
 
+    def items(self) -> Generator[Item]:
+        """Read the file item by item."""
+        return json_items(self.path, self.on_progress)
 
-def member(value: Any, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """A member of an object if it has this type, otherwise None."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return (
-        found
-        if isinstance(found, kind) and not (isinstance(found, bool) and kind is not bool)
-        else None
-    )
+    def check_distinct(self, names: Sequence[str], what: str) -> None:
+        """Refuse names of examples of which some occur twice, or are not valid text."""
+        as_texts(names, range(len(names)), lambda i: f"Entry {i + 1} of {self.path}")
+        if len(set(names)) < len(names):
+            name = Counter(names).most_common(1)[0][0]
+            raise InputError(
+                f"{self.path} has the {what} {shown(name)} twice: every example needs its own; "
+                "rename or drop one of them."
+            )
 
+    def labelled(
+        self, n: int, rows: Sequence[int] | Numbers, codes: Numbers, names: Sequence[str]
+    ) -> Labelled:
+        """Find the examples that have labels, and number their classes.
 
-def checked_names(path: Path, names: Sequence[str], what: str) -> list[str]:
-    """Names of examples, which must be valid text, distinct and not empty."""
-    as_texts(names, range(len(names)), lambda i: f"Entry {i + 1} of {path}")
-    if len(set(names)) < len(names) or "" in names:
-        seen: set[str] = set()
-        for name in names:
-            if name in seen or not name:
-                problem = "twice" if name else "without a value"
-                raise InputError(
-                    f"{path} has the {what} {shown(name)} {problem}: every example needs its own; rename or drop one of them."
-                )
-            seen.add(name)
-    return list(names)
+        If candidates are not needed, all examples are kept, and labels do not matter unless every
+        example has some and all of them are classes.
 
-
-def known_classes(names: Sequence[str], classes: Sequence[Any] | None) -> tuple[Any, ...]:
-    """The given classes, or else the names that occur, sorted."""
-    return tuple(sorted_class_names(names)) if classes is None else tuple(classes)
-
-
-def class_numbers(
-    path: Path, names: Sequence[str], classes: Sequence[Any], what: str = "label"
-) -> npt.NDArray[np.int64]:
-    """The class number of each name."""
-    as_texts(names, range(len(names)), lambda i: f"One of the labels of {path}")
-    number = {name: i for i, name in enumerate(classes)}
-    unknown = next((name for name in names if name not in number), None)
-    if unknown is not None:
-        raise InputError(f"{path} has the {what} {unknown_class_error(unknown, classes)}.")
-    return np.asarray([number[name] for name in names], dtype=np.int64)
+        Args:
+            n: The number of examples.
+            rows: The example of each label.
+            codes: The position of each label in `names`.
+            names: The labels; those that no example has as a candidate may be true labels.
+        """
+        with_labels, classes = np.unique(np.asarray(rows, dtype=np.int64)), self.reading.classes
+        kept = with_labels if self.needs_candidates else np.arange(n)
+        if classes is None:
+            classes = tuple(sorted_class_names([*{names[code] for code in np.unique(codes)}]))
+        numbers = None
+        if self.needs_candidates or (len(with_labels) == n and {*names} <= {*classes}):
+            as_texts(names, range(len(names)), lambda i: f"One of the labels of {self.path}")
+            number = {name: i for i, name in enumerate(classes)}
+            unknown = next((name for name in names if name not in number), None)
+            if unknown is not None:
+                why = unknown_class_error(unknown, classes)
+                raise InputError(f"{self.path} has the label {why}.")
+            numbers = np.asarray([number[name] for name in names], dtype=np.int64)
+        return Labelled(kept, np.searchsorted(kept, rows), numbers, classes)
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:
     """A sentence about the examples that were skipped, if there are any."""
-    return (
-        (
-            f"{n:,} of {counted(total, what)} {are(n)} skipped because {'it has' if n == 1 else 'they have'} {why}.",
-        )
-        if n
-        else ()
-    )
+    have = "it has" if n == 1 else "they have"
+    sentence = f"{n:,} of {counted(total, what)} {are(n)} skipped because {have} {why}."
+    return (sentence,) if n else ()
 
 
-def scored_candidates(
-    rows: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.int64],
-    scores: npt.NDArray[np.float64],
-    classes: Sequence[Any],
-    *,
-    top_k: int | None = None,
-    mass: float | None = None,
-) -> Candidates:
-    """Candidates weighted by scores: the classes with the largest ones, whose scores are summed where a row has a class twice.
-
-    Args:
-        rows: The example of each score; every example from 0 has a positive one.
-        numbers: The class number of each score.
-        scores: The scores, from 0 to 1.
-        classes: The names of the classes.
-        top_k: Keep this many classes of each example.
-        mass: Keep the fewest classes of each example whose scores sum to this; all of them if they do not.
-
-    Examples:
-        >>> scored_candidates(np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([0.6, 0.3, 0.1]), ("a", "b", "c"), top_k=2).weights
-        tensor([0.6667, 0.3333])
-    """
-    keys, position = np.unique(rows * len(classes) + numbers, return_inverse=True)
-    sums = np.bincount(position, weights=scores)
-    keys, sums = keys[sums > 0], sums[sums > 0]
-    row = keys // len(classes)
-    start = np.searchsorted(row, np.arange(int(rows.max(initial=-1)) + 2))
-    order = np.lexsort((keys, -sums, row))
-    kept = np.ones(len(keys), dtype=bool)
-    if top_k is not None:
-        kept = np.arange(len(keys)) - start[row] < top_k
-    if mass is not None:
-        before = np.cumsum(sums[order]) - sums[order]
-        kept &= before - before[start[row]] < mass - ROUNDING
-    chosen = np.sort(order[kept])
-    indptr = np.searchsorted(row[chosen], np.arange(len(start)))
-    return Candidates.from_flat(
-        indptr, keys[chosen] % len(classes), len(classes), tuple(classes)
-    ).with_weights(sums[chosen])
+def as_label_table(candidates: Candidates | None, **columns: Any) -> LabelTable:
+    """The examples of a file that is not a table; lists of texts may be plain."""
+    missing = ("labels", "splits", "paths", "features", "votes", "groups", "urls")
+    columns = {**dict.fromkeys(missing), "feature_names": (), **columns}
+    for name in ("ids", "paths", "groups", "urls"):
+        if columns[name] is not None:
+            columns[name] = np.asarray(columns[name], dtype=object)
+    if candidates is not None:
+        candidates = candidates.with_groups(columns["groups"])
+    return LabelTable(candidates=candidates, **columns)

@@ -1,4 +1,4 @@
-"""JSON streams: the items of a large JSON file one at a time, so that memory depends on the largest item and not on the file."""
+"""JSON streams: the items of a large file one at a time, in memory that its largest item takes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 LINES = (".jsonl", ".ndjson")  # one value per line, without brackets around them
 BLOCK = 1 << 20
 LONGEST = 32 << 20  # characters of one item
-LONGEST_WORD = 16  # characters at the end of the text read so far that may be the beginning of a longer number or word
+# Characters at the end of the text read so far that may begin a longer number or word.
+LONGEST_WORD = 16
 BLANKS = re.compile(r"[ \t\n\r]*")
 DECODER = json.JSONDecoder()
 
 
 class Item(NamedTuple):
-    """A value of a file: an entry of a list at the top, or a member of the object at the top; lists in it come entry by entry."""
+    """An entry of a list at the top of a file, or a member of an object there.
+
+    Members that are lists come entry by entry.
+    """
 
     key: str  # of the member; empty for a list at the top
     number: int  # from 1, of an entry of a list; 0 for other values
@@ -31,17 +35,19 @@ class Item(NamedTuple):
 
 
 def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator[Item]:
-    """Read a file piece by piece: a list, an object whose members may be long lists, or one value per line.
+    """Read a list, an object whose members may be long lists, or one value per line.
 
     Args:
         path: A .json, .jsonl or .ndjson file in UTF-8.
         on_progress: Called with the number of bytes read so far and the total.
 
     Yields:
-        Every entry of a list at the top or one level below it, and all other members of an object at the top as a whole.
+        Every entry of a list at the top or one level below it, and all other members of an object
+        at the top as a whole.
 
     Raises:
-        InputError: The file is not JSON, is truncated, has a member twice, or one of its items is unreasonably long.
+        InputError: The file is not JSON, is truncated, has a member twice, or one of its items is
+            unreasonably long.
 
     Examples:
         >>> _ = Path("tasks.json").write_text('[{"id": 1}, {"id": 2}]')
@@ -134,10 +140,8 @@ class _Text:
             try:
                 value, end = DECODER.raw_decode(self.buffer, self.position)
             except json.JSONDecodeError as error:
-                complete = error.pos < len(self.buffer) - LONGEST_WORD and not error.msg.startswith(
-                    "Unterminated string"
-                )
-                if complete:
+                unfinished = error.msg.startswith("Unterminated string")
+                if error.pos < len(self.buffer) - LONGEST_WORD and not unfinished:
                     raise self.error(first_line(ValueError(error.msg))) from None
                 if self.ended:
                     raise self.error("it is truncated or damaged") from None
@@ -147,18 +151,14 @@ class _Text:
                 raise self.error("a number has thousands of digits") from None
             else:
                 # Of 1.5, the window may end behind 1 or behind the point.
-                if (
-                    self.ended
-                    or end < len(self.buffer) - LONGEST_WORD
-                    or not isinstance(value, (int, float))
-                ):
+                complete = self.ended or end < len(self.buffer) - LONGEST_WORD
+                if complete or not isinstance(value, (int, float)):
                     self.position = end
                     return value
             if len(self.buffer) - self.position > LONGEST:
                 raise self.error(f"one of its items is longer than {format_bytes(LONGEST)}")
-            self._read(
-                max(BLOCK, len(self.buffer) - self.position)
-            )  # doubled, so that a long item is not parsed too often
+            # Doubled, so that a long item is not parsed too often.
+            self._read(max(BLOCK, len(self.buffer) - self.position))
 
     def _read(self, size: int) -> None:
         content = self.file.read(size)
@@ -173,5 +173,6 @@ class _Text:
     def error(self, reason: str) -> InputError:
         place = format_bytes(max(0, self.file.tell() - len(self.buffer) + self.position))
         return InputError(
-            f"{self.path} cannot be read as JSON (about {place} from its beginning: {reason}): export it again."
+            f"{self.path} cannot be read as JSON (about {place} from its beginning: {reason}): "
+            "export it again."
         )

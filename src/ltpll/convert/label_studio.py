@@ -1,423 +1,251 @@
-"""Label Studio: exported tasks whose choices become the votes of annotators, and the paths of their pictures."""
+"""Label Studio: exported tasks, whose choices become the votes of annotators."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
+from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.convert.json_examples import (
-    JsonExamples,
-    checked_names,
-    class_numbers,
-    known_classes,
+    JsonFile,
+    Numbered,
+    as_label_table,
+    listed,
     member,
+    required,
     skipped,
 )
-from ltpll.convert.json_stream import json_items
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
-from ltpll.tables.annotations import AnnotatorVotes, drop_repeated_votes, voted_candidates
-from ltpll.tables.streaming import ReadProgress
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.reading import Reading
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
 OBJECT = "image"  # the usual name of what is labelled, in the labelling interface
 CONTROL = "choice"  # the usual name of the question, in the labelling interface
-# What a minimal export (JSON-MIN) has beside the data of a task and the answers.
-OF_EXPORT = {
-    "id",
-    "annotator",
-    "annotation_id",
-    "created_at",
-    "updated_at",
-    "lead_time",
-    "agreement",
-}
-PEEKED = 1000  # entries of a minimal export by which its question is found
 
 
-def read_label_studio(
-    path: Path,
-    *,
-    control: str | None,
-    picture: str | None,
-    rule: str,
-    vote_weights: str,
-    classes: Sequence[Any] | None,
-    needs_candidates: bool,
-    pictures: bool = True,
-    on_progress: ReadProgress | None = None,
-) -> JsonExamples:
+def read_label_studio(source: JsonFile) -> LabelTable:
     """Read an export in the format JSON or JSON-MIN, or the same tasks one per line.
 
-    Args:
-        path: The file.
-        control: The question whose choices are read, as the interface calls it (`from_name`); None if there is only one.
-        picture: The member of a task's data that holds the picture; None for `image`, or the only one that looks like a picture.
-        rule: Which labels become candidates, as for tables of annotations.
-        vote_weights: How votes weight the candidates.
-        classes: The classes in order; None for the names that occur.
-        needs_candidates: Whether tasks without labels are skipped; otherwise all tasks are returned, with candidates if all have some.
-        pictures: Whether the paths of pictures are read at all.
-        on_progress: Called with the number of bytes read so far and the total.
-
-    Returns:
-        The tasks; annotations that are marked as ground truth are true labels, and no votes.
+    Annotations that are marked as ground truth are true labels, and no votes.
 
     Raises:
         InputError: The file cannot be read, or has no choices or several questions.
     """
-    wanted = None if control is None else control.partition(":")[0]
-    tasks = _Tasks(path, picture, pictures)
-    with closing(json_items(path, on_progress)) as items:
-        for item in items:
-            if not isinstance(item.value, dict) or item.key:
-                raise InputError(
-                    f"Entry {item.number} of {path} is not a task of Label Studio: export the project again as JSON."
-                )
-            if any(name in item.value for name in ("data", "annotations", "completions")):
-                tasks.add_task(item.number, item.value)
-            else:
-                tasks.question = tasks.question or wanted or _question(path, picture)
-                tasks.add_answer(item.number, item.value)
-    return tasks.examples(wanted, rule, vote_weights, classes, needs_candidates)
+    tasks = _Tasks(source)
+    for key, number, entry in source.items():
+        if not isinstance(entry, dict) or key:
+            raise InputError(
+                f"Entry {number} of {source.path} is not a task of Label Studio: export the "
+                "project again as JSON."
+            )
+        name = _name(entry.get("id"), f"task {number}")
+        if entry.keys() & {"data", "annotations", "completions"}:
+            tasks.add_task(name, entry)
+        else:
+            tasks.add_answer(name, entry)
+    return tasks.table()
 
 
 def local_path(url: str) -> str:
     """The path inside a folder of pictures that belongs to what a task calls its picture.
 
-    `/data/local-files/?d=photos/fox.jpg` is `photos/fox.jpg`. `/data/upload/3/abc-fox.jpg` is `3/abc-fox.jpg`, a file in Label Studio's
-    folder `media/upload`. Of other addresses, such as `s3://bucket/photos/fox.jpg`, the path is taken; everything else is a path already.
+    `/data/local-files/?d=photos/fox.jpg` is `photos/fox.jpg`. `/data/upload/3/abc-fox.jpg` is
+    `3/abc-fox.jpg`, a file in Label Studio's folder `media/upload`. Of other addresses, such as
+    `s3://bucket/photos/fox.jpg`, the path is taken; everything else is a path already.
     """
-    is_address = "://" in url
     try:
         parts = urlsplit(url)
-        named = (
-            parse_qs(parts.query).get("d", [])
-            if parts.path.rstrip("/").endswith("data/local-files")
-            else []
-        )
+        local = parts.path.rstrip("/").endswith("data/local-files")
+        named = parse_qs(parts.query).get("d", []) if local else []
     except ValueError:  # an address that is not one
         return url
     if named:
         return named[0]
-    if is_address or url.startswith("/data/upload/"):
+    if "://" in url or url.startswith("/data/upload/"):
         return unquote(parts.path).lstrip("/").removeprefix("data/upload/")
     return url
 
 
-@dataclass
-class _Votes:
+class _Answers:
     """The answers to one question, as numbers."""
 
-    object: str = OBJECT
-    rows: array[int] = field(default_factory=lambda: array("q"))
-    annotators: array[int] = field(default_factory=lambda: array("q"))
-    labels: array[int] = field(default_factory=lambda: array("q"))
-    true: dict[int, int] = field(default_factory=dict)
+    def __init__(self, about: str = OBJECT) -> None:
+        self.about = about
+        self.rows, self.annotators, self.labels = array("q"), array("q"), array("q")
+        self.names = Numbered()
+        self.true: dict[int, int] = {}  # the true label of some rows
 
 
 class _Tasks:
     """Collects the tasks of a file one by one."""
 
-    def __init__(self, path: Path, picture: str | None, pictures: bool) -> None:
-        self.path, self.picture, self.has_pictures, self.wants_pictures = (
-            path,
-            picture,
-            picture is not None,
-            pictures,
-        )
-        self.question: str | None = None  # of a minimal export
-        self.row_of: dict[str, int] = {}
+    def __init__(self, source: JsonFile) -> None:
+        self.source, reading = source, source.reading
+        self.picture = reading.path if reading.path != Reading.path else None
+        self.wanted = None if reading.control is None else reading.control.partition(":")[0]
+        self.row_of, self.annotators = Numbered(), Numbered()
         self.urls: list[str] = []
-        self.votes: dict[str, _Votes] = {}
-        self.annotators: dict[str, int] = {}
-        self.names: dict[str, int] = {}
-        self.other_types: set[str] = set()
-        self.cancelled = self.empty = 0
+        self.answers: dict[str, _Answers] = {}
+        self.n_ignored = 0
+        self.row, self.where = 0, ""  # of the current task
 
-    def add_task(self, number: int, task: dict[str, Any]) -> None:
+    def add_task(self, name: str, task: dict[str, Any]) -> None:
         """Add a task with all its annotations."""
-        name = _name(task.get("id"), f"task {number}")
         if name in self.row_of:
             raise InputError(
-                f"{self.path} has the task {shown(name)} twice: export every task once."
+                f"{self.source.path} has the task {shown(name)} twice: export every task once."
             )
-        row = self._add_row(name, task.get("data"))
-        annotations = task.get("annotations", task.get("completions")) or []
-        if not isinstance(annotations, list):
-            raise InputError(
-                f"{self._task(name)} has annotations that are not a list: export the project again as JSON."
-            )
-        for position, annotation in enumerate(annotations):
-            if not isinstance(annotation, dict) or not isinstance(
-                annotation.get("result") or [], list
-            ):
-                raise InputError(
-                    f"{self._task(name)} has an annotation without a list of results: export the project again as JSON."
-                )
-            if annotation.get("was_cancelled") is True:
-                self.cancelled += 1
-                continue
-            by = annotation.get("completed_by")
-            annotator = _name(
-                by if not isinstance(by, dict) else by.get("email", by.get("id")),
-                f"annotator {position + 1}",
-            )
+        self._begin_task(name, task.get("data"))
+        key = "annotations" if "annotations" in task else "completions"
+        for position, annotation in enumerate(listed(self.where, task, key)):
             found = False
-            for result in annotation.get("result") or []:
-                found |= self._add_result(
-                    row, name, annotator, result, annotation.get("ground_truth") is True
-                )
-            self.empty += not found
+            for result in listed(self.where, annotation, "result"):
+                choices = member(member(result, "value", dict), "choices", list)
+                if choices and annotation.get("was_cancelled") is not True:
+                    by = annotation.get("completed_by")
+                    by = by.get("email", by.get("id")) if isinstance(by, dict) else by
+                    by = _name(by, f"annotator {position + 1}")
+                    question = member(result, "from_name", str) or CONTROL
+                    about = member(result, "to_name", str) or OBJECT
+                    answers = self.answers.setdefault(question, _Answers(about))
+                    is_true = annotation.get("ground_truth") is True
+                    self._add_choices(answers, None if is_true else by, choices)
+                    found = True
+            self.n_ignored += not found
 
-    def add_answer(self, number: int, answer: dict[str, Any]) -> None:
+    def add_answer(self, name: str, answer: dict[str, Any]) -> None:
         """Add an entry of a minimal export: a task with one annotation."""
-        name = _name(answer.get("id"), f"task {number}")
-        row = self.row_of.get(name)
-        if row is None:
-            row = self._add_row(name, answer)
-        given = answer.get(self.question or CONTROL)
+        self._begin_task(name, answer)
+        question = self.wanted or CONTROL
+        given = answer.get(question)
         choices: list[Any] = []
         for one in given if isinstance(given, list) else [given]:
-            choices += (
-                (member(one, "choices", list) or [])
-                if isinstance(one, dict)
-                else []
-                if one in (None, "")
-                else [one]
-            )
-        annotator = _name(answer.get("annotator"), "annotator 1")
-        self.empty += not choices
+            if isinstance(one, dict):
+                choices += member(one, "choices", list) or []
+            elif one not in (None, ""):
+                choices.append(one)
+        self.n_ignored += not choices
         if choices:
-            self._add_choices(
-                self.votes.setdefault(self.question or CONTROL, _Votes()),
-                row,
-                name,
-                annotator,
-                choices,
-                False,
-            )
+            answers = self.answers.setdefault(question, _Answers())
+            self._add_choices(answers, _name(answer.get("annotator"), "annotator 1"), choices)
 
-    def _add_row(self, name: str, data: Any) -> int:
-        row = self.row_of[name] = len(self.row_of)
-        if not row and self.picture is None and self.wants_pictures:
-            self.picture = _picture_member(self.path, data)
-            self.has_pictures = self.picture is not None
-        if self.has_pictures:
-            url = member(data, self.picture or PICTURE, str)
-            if url is None:
+    def _begin_task(self, name: str, data: Any) -> None:
+        is_new = name not in self.row_of
+        self.row, self.where = self.row_of[name], f"The task {shown(name)} of {self.source.path}"
+        wants_pictures = self.source.reading.path is not None
+        if is_new and self.row == 0 and wants_pictures and self.picture is None:
+            self.picture = _picture_member(self.source.path, data)
+        if is_new and self.picture is not None:
+            self.urls.append(required(self.where, data, **{self.picture: str})[0])
+
+    def _add_choices(self, answers: _Answers, annotator: str | None, choices: list[Any]) -> None:
+        """Add the choices of an annotator, or the true label if it is None."""
+        for choice in choices:
+            if not isinstance(choice, str) or not choice.strip():
                 raise InputError(
-                    f"{self._task(name)} has no text {shown(self.picture)} in its data, which holds the picture: give it one, or name "
-                    "another member with --path."
+                    f"{self.where} has the choice {shown(choice)}, which is not a name: export the "
+                    "project again as JSON."
                 )
-            self.urls.append(url)
-        return row
-
-    def _add_result(self, row: int, name: str, annotator: str, result: Any, is_true: bool) -> bool:
-        """Add the choices of a result; False if it has none."""
-        choices = member(member(result, "value", dict), "choices", list)
-        if choices is None:
-            self.other_types.add(member(result, "type", str) or "something else")
-            return False
-        question = member(result, "from_name", str) or CONTROL
-        votes = self.votes.setdefault(question, _Votes(member(result, "to_name", str) or OBJECT))
-        self._add_choices(votes, row, name, annotator, choices, is_true)
-        return bool(choices)
-
-    def _add_choices(
-        self, votes: _Votes, row: int, name: str, annotator: str, choices: list[Any], is_true: bool
-    ) -> None:
-        wrong = [choice for choice in choices if not isinstance(choice, str) or not choice.strip()]
-        if wrong:
-            raise InputError(
-                f"{self._task(name)} has the choice {shown(wrong[0])}, which is not a name: export the project again as JSON."
-            )
-        numbers = [self.names.setdefault(choice.strip(), len(self.names)) for choice in choices]
-        if is_true:
-            if len({*numbers, votes.true.setdefault(row, numbers[0])} if numbers else {0}) > 1:
+            number = answers.names[choice.strip()]
+            if annotator is not None:
+                answers.rows.append(self.row)
+                answers.annotators.append(self.annotators[annotator])
+                answers.labels.append(number)
+            elif answers.true.setdefault(self.row, number) != number:
                 raise InputError(
-                    f"{self._task(name)} has several ground truths: a task has one true label; correct it in Label Studio."
+                    f"{self.where} has several ground truths: a task has one true label; correct "
+                    "it in Label Studio."
                 )
-            return
-        by = self.annotators.setdefault(annotator, len(self.annotators))
-        for number in numbers:
-            votes.rows.append(row)
-            votes.annotators.append(by)
-            votes.labels.append(number)
 
-    def _task(self, name: str) -> str:
-        return f"The task {shown(name)} of {self.path}"
+    def table(self) -> LabelTable:
+        """All tasks, or those that have labels."""
+        source, n = self.source, len(self.row_of)
+        if not n:
+            raise InputError(f"{source.path} has no tasks: export a project with at least one.")
+        question = self._chosen_question()
+        answers = _Answers() if question is None else self.answers.get(question, _Answers())
+        codes = np.asarray(answers.labels, dtype=np.int64)
+        found = source.labelled(n, answers.rows, codes, list(answers.names))
+        kept, tasks = found.kept.tolist(), list(self.row_of)
+        source.check_distinct(tasks, "task")
+        columns: dict[str, Any] = {"ids": [tasks[row] for row in kept], "columns": {}}
+        if self.picture is not None:
+            columns["urls"] = [self.urls[row] for row in kept]
+            columns["paths"] = [local_path(url) for url in columns["urls"]]
+            columns["columns"]["path"] = self.picture
+        if question is not None:
+            columns["columns"]["control"] = f"{question}:{answers.about}"
+        candidates = None
+        if found.numbers is not None:
+            annotators = list(self.annotators)
+            source.check_distinct(annotators, "annotator")
+            by = np.asarray(answers.annotators, dtype=np.int64)
+            given = drop_repeated_votes(found.rows, by, found.numbers[codes])
+            columns["votes"] = votes = AnnotatorVotes(*given, tuple(annotators))
+            rule, weights = source.reading.annotators or "union", source.reading.vote_weights
 
-    # ---- all tasks ----------------------------------------------------------------------------------------------------
+            def called(i: int) -> str:
+                return f"The task {shown(tasks[kept[i]])} of {source.path}"
 
-    def examples(
-        self,
-        wanted: str | None,
-        rule: str,
-        vote_weights: str,
-        classes: Sequence[Any] | None,
-        needs_candidates: bool,
-    ) -> JsonExamples:
-        if not self.row_of:
-            raise InputError(f"{self.path} has no tasks: export a project with at least one.")
-        question = self._chosen(wanted, needs_candidates)
-        votes = self.votes.get(question, _Votes()) if question else _Votes()
-        rows = np.asarray(votes.rows, dtype=np.int64)
-        labelled = np.unique(rows)
-        n = len(self.row_of)
-        kept = labelled if needs_candidates else np.arange(n)
-        voted = {*votes.labels}
-        used = voted | {*votes.true.values()}
-        names = [name for name, number in self.names.items() if number in used]
-        chosen = known_classes(
-            [name for name, number in self.names.items() if number in voted], classes
+            candidates = voted_candidates(votes, len(kept), found.classes, rule, weights, called)
+            if answers.true:
+                true = {row: found.numbers[code] for row, code in answers.true.items()}
+                labels = [true.get(row, -1) for row in kept]
+                columns["labels"] = np.asarray(labels, dtype=np.int64)
+        notes = skipped(n - len(kept), n, "task", "no label")
+        if self.n_ignored:
+            ignored = counted(self.n_ignored, "annotation")
+            notes = (f"Ignored {ignored}: cancelled, or without a choice.", *notes)
+        return as_label_table(candidates, notes=notes, **columns)
+
+    def _chosen_question(self) -> str | None:
+        """The question whose answers are read; None if there is none and none is needed."""
+        found = [question for question, answers in self.answers.items() if answers.rows]
+        chosen = self.wanted or (found[0] if len(found) == 1 else None)
+        if not self.source.needs_candidates or chosen in found:
+            return chosen
+        if not found:
+            raise InputError(
+                f"The tasks of {self.source.path} have no choices to learn from (annotations are "
+                "missing, empty, cancelled, of another kind, or ground truth, which is only for "
+                "evaluation): export a project in which annotators chose labels, or name the "
+                "question of a minimal export with --control."
+            )
+        what = "choices for several questions"
+        if chosen is not None:
+            what = f"no choices for {shown(chosen)}, only for others"
+        raise InputError(
+            f"{self.source.path} has {what} ({format_names(found)}): name one with --control."
         )
-        candidates, given, true = None, None, None
-        # New examples need no labels, so that labels which are not classes do not matter.
-        if needs_candidates or (len(labelled) == n and {*names} <= {*chosen}):
-            number = np.full(len(self.names), -1, dtype=np.int64)
-            number[[self.names[name] for name in names]] = class_numbers(self.path, names, chosen)
-            position = np.full(n, -1, dtype=np.int64)
-            position[kept] = np.arange(len(kept))
-            entries = (
-                position[rows],
-                np.asarray(votes.annotators, dtype=np.int64),
-                number[np.asarray(votes.labels, dtype=np.int64)],
-            )
-            checked_names(self.path, list(self.annotators), "annotator")
-            given = AnnotatorVotes(*drop_repeated_votes(*entries), tuple(self.annotators))
-            tasks = list(self.row_of)
-            candidates = voted_candidates(
-                given, len(kept), chosen, rule, vote_weights, lambda i: self._task(tasks[kept[i]])
-            )
-            if votes.true:
-                true = np.asarray(
-                    [number[votes.true[row]] if row in votes.true else -1 for row in kept.tolist()],
-                    dtype=np.int64,
-                )
-        ids = checked_names(self.path, list(self.row_of), "task")
-        urls = [self.urls[row] for row in kept] if self.has_pictures else None
-        return JsonExamples(
-            ids=[ids[row] for row in kept],
-            paths=None if urls is None else [local_path(url) for url in urls],
-            candidates=candidates,
-            labels=true,
-            votes=given,
-            urls=urls,
-            notes=self._notes(n, n - len(kept)),
-            fields={
-                **(
-                    {"path": self.picture} if self.picture is not None and self.has_pictures else {}
-                ),
-                **({"control": f"{question}:{votes.object}"} if question else {}),
-            },
-        )
-
-    def _chosen(self, wanted: str | None, needs_candidates: bool) -> str | None:
-        """The question whose answers are read; None if there are no answers and none are needed."""
-        found = [question for question, votes in self.votes.items() if votes.rows or votes.true]
-        if wanted is not None and (wanted in found or not needs_candidates):
-            return wanted
-        if wanted is not None and found:
-            raise InputError(
-                f"{self.path} has no choices for {shown(wanted)}: it has {format_names(found)}; name one with --control."
-            )
-        if len(found) > 1 and needs_candidates:
-            raise InputError(
-                f"{self.path} has choices for several questions ({format_names(found)}): name one with --control."
-            )
-        if found and not any(self.votes[question].rows for question in found) and needs_candidates:
-            raise InputError(
-                f"All annotations of {self.path} are ground truth, which is only for evaluation: export others as well."
-            )
-        if not found and needs_candidates:
-            what = (
-                f"hold {format_names(sorted(self.other_types))}"
-                if self.other_types
-                else "are missing, empty or cancelled"
-            )
-            raise InputError(
-                f"The tasks of {self.path} have no choices to learn from (their annotations {what}): export a project in which "
-                "annotators chose labels."
-            )
-        return found[0] if len(found) == 1 else None
-
-    def _notes(self, n: int, n_skipped: int) -> tuple[str, ...]:
-        notes = []
-        if self.cancelled or self.empty:
-            parts = [
-                f"{count:,} {kind}"
-                for count, kind in ((self.cancelled, "cancelled"), (self.empty, "empty"))
-                if count
-            ]
-            notes.append(
-                f"{' and '.join(parts)} {'annotation was' if self.cancelled + self.empty == 1 else 'annotations were'} ignored."
-            )
-        return (*notes, *skipped(n_skipped, n, "task", "no label"))
 
 
 def _name(value: Any, otherwise: str) -> str:
-    plain = isinstance(value, (int, str)) and not isinstance(value, bool)
-    return (
-        str(value).strip() if plain and abs(value if isinstance(value, int) else 0) < 10**30 else ""
-    ) or otherwise
+    return (str(value).strip() if type(value) in (int, str) else "") or otherwise
 
 
 def _looks_like_picture(value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    return (
-        "://" in value
-        or value.startswith("/data/")
-        or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
-    )
+    is_address = "://" in value or value.startswith("/data/")
+    return is_address or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
 
 
 def _picture_member(path: Path, data: Any) -> str | None:
     """The member of a task's data that holds the picture; None if there is none."""
     if member(data, PICTURE, str) is not None:
         return PICTURE
-    found = (
-        [name for name, value in data.items() if _looks_like_picture(value)]
-        if isinstance(data, dict)
-        else []
-    )
+    members = data.items() if isinstance(data, dict) else ()
+    found = [name for name, value in members if _looks_like_picture(value)]
     if len(found) > 1:
         raise InputError(
-            f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): name one with --path."
+            f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): "
+            "name one with --path."
         )
     return found[0] if found else None
-
-
-def _question(path: Path, picture: str | None) -> str:
-    """The member of the entries of a minimal export that holds the answers."""
-    answers: dict[str, None] = {}
-    texts: dict[str, None] = {}
-    with closing(json_items(path)) as items:
-        for item in islice(items, PEEKED):
-            for name, value in item.value.items() if isinstance(item.value, dict) else ():
-                if name in OF_EXPORT or name == picture:
-                    continue
-                if member(value, "choices", list) is not None:
-                    answers[name] = None
-                elif isinstance(value, str) and not _looks_like_picture(value):
-                    texts[name] = None
-    found = list(answers) or list(texts)
-    if len(found) == 1 or CONTROL in found:
-        return CONTROL if CONTROL in found else found[0]
-    if not found:
-        raise InputError(
-            f"The tasks of {path} have no choices to learn from: export a project in which annotators chose labels."
-        )
-    raise InputError(
-        f"Several members of the tasks of {path} may hold the labels ({format_names(found)}): name one with --control."
-    )

@@ -1,4 +1,4 @@
-"""Label Studio tasks: labels written as pre-annotations, which annotators see and correct after the file is imported."""
+"""Label Studio tasks: labels written as pre-annotations, which annotators see and correct."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from ltpll.convert.label_studio import CONTROL, OBJECT
 from ltpll.errors import InputError, shown
 from ltpll.files import write_when_complete
 
-TASKS_AT_ONCE = 4096  # tasks that are turned into text together
-
 
 def control_names(text: str | None, stored: str | None = None) -> tuple[str, str]:
     """The names of the question and of what it is about, from text such as `choice:image`.
 
     Args:
-        text: What the user gives; the part behind the colon may be missing. None for the names of the imported file.
+        text: What the user gives; the part behind the colon may be missing. None for the names of
+            the imported file.
         stored: The names of the imported file; None for the usual ones, `choice` and `image`.
 
     Raises:
@@ -28,10 +27,11 @@ def control_names(text: str | None, stored: str | None = None) -> tuple[str, str
         >>> control_names("species", "choice:photo")
         ('species', 'photo')
     """
-    parts = [part.strip() for part in (text or "").split(":")] if text is not None else []
+    parts = [] if text is None else [part.strip() for part in text.split(":")]
     if len(parts) > 2 or "" in parts:
         raise InputError(
-            f"The control is {shown(text)}: give the names in the labelling interface, such as choice:image."
+            f"The control is {shown(text)}: give the names in the labelling interface, such as "
+            "choice:image."
         )
     question, _, about = (stored or f"{CONTROL}:{OBJECT}").partition(":")
     return (parts[0] if parts else question), (parts[1] if len(parts) > 1 else about or OBJECT)
@@ -53,7 +53,8 @@ def write_pre_annotations(
         data: What each task shows, such as `{"image": "/data/upload/1/fox.jpg"}`.
         labels: The predicted label of each task.
         scores: The confidence of each label, from 0 to 1.
-        control: The names of the question and of what it is about in the labelling interface (`name` and `toName` of its `Choices`).
+        control: The names of the question and of what it is about in the labelling interface
+            (`name` and `toName` of its `Choices`).
         model_version: What Label Studio calls the model.
 
     Raises:
@@ -63,27 +64,15 @@ def write_pre_annotations(
         >>> write_pre_annotations(Path("tasks.json"), [{"image": "fox.jpg"}], ["fox"], [0.9])
     """
 
-    def task(i: int) -> dict[str, Any]:
-        chosen = {
-            "from_name": control[0],
-            "to_name": control[1],
-            "type": "choices",
-            "value": {"choices": [labels[i]]},
-        }
-        return {
-            "data": dict(data[i]),
-            "predictions": [
-                {"model_version": model_version, "score": float(scores[i]), "result": [chosen]}
-            ],
-        }
-
     def write(file: Any) -> None:
-        for start in range(0, len(data), TASKS_AT_ONCE):
-            texts = [
-                json.dumps(task(i), ensure_ascii=False)
-                for i in range(start, min(start + TASKS_AT_ONCE, len(data)))
-            ]
-            file.write((("[\n" if start == 0 else ",\n") + ",\n".join(texts)).encode())
+        question = {"from_name": control[0], "to_name": control[1], "type": "choices"}
+        before = "[\n"
+        for shows, label, score in zip(data, labels, scores, strict=True):
+            result = [{**question, "value": {"choices": [label]}}]
+            one = {"model_version": model_version, "score": float(score), "result": result}
+            task = {"data": dict(shows), "predictions": [one]}
+            file.write((before + json.dumps(task, ensure_ascii=False)).encode())
+            before = ",\n"
         file.write(b"\n]\n" if len(data) else b"[]\n")
 
     write_when_complete(path, write)

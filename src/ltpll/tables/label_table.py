@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.tables.annotations import AnnotatorVotes
+from ltpll.candidates.votes import AnnotatorVotes
 
 
 @dataclass(frozen=True)

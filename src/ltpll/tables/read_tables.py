@@ -16,20 +16,17 @@ from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import SetRules
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
-from ltpll.convert.json_formats import read_json
-from ltpll.convert.json_stream import JSON_SUFFIXES
-from ltpll.convert.matlab import mat_candidates, read_mat
+from ltpll.candidates.votes import (
+    AnnotatorVotes,
+    drop_repeated_votes,
+    voted_candidates,
+)
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.annotation_columns import (
     TRUE_LABEL,
     check_one_role,
     find_annotation_columns,
-)
-from ltpll.tables.annotations import (
-    AnnotatorVotes,
-    drop_repeated_votes,
-    voted_candidates,
 )
 from ltpll.tables.columns import (
     FeatureColumns,
@@ -63,7 +60,9 @@ def read_table(
     exact: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector; text files may be larger than memory.
+    """Read a .csv, .tsv or .parquet file; text files may be larger than memory.
+
+    Files of other programs are read by `ltpll.convert.open.read_label_table`.
 
     Args:
         path: The file; or a table in memory, of pandas, polars, pyarrow or another library with Arrow's interface.
@@ -85,22 +84,14 @@ def read_table(
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')
     """
-    if is_frame(path):
-        reading.check()
-        return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
-    if not isinstance(path, (str, Path)):
+    if not is_frame(path) and not isinstance(path, (str, Path)):
         kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
         raise InputError(
             f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow."
         )
-    path = Path(path)
-    is_json = path.suffix.lower() in JSON_SUFFIXES
-    reading.check(is_json=is_json)
-    if is_json:
-        return _read_json_table(path, reading, needs_candidates, on_progress)
-    if path.suffix.lower() == ".mat":
-        return _read_mat_table(path, reading, needs_candidates, exact)
-    return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
+    reading.check()
+    table = open_table(path if is_frame(path) else Path(path))
+    return _read_columns(table, reading, needs_candidates, exact, on_progress)
 
 
 def _read_columns(
@@ -540,98 +531,6 @@ def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
             InputWarning,
             stacklevel=4,
         )
-
-
-# ---- MATLAB -----------------------------------------------------------------------------------------------------------
-
-
-def _read_mat_table(
-    path: Path, reading: Reading, needs_candidates: bool, exact: bool
-) -> LabelTable:
-    """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
-    if (
-        reading.class_columns
-        or reading.probability_columns
-        or reading.annotators
-        or reading.group is not None
-    ):
-        raise InputError(
-            f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group."
-        )
-    if reading.changed_set_rules():
-        raise InputError(
-            f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}."
-        )
-    found = read_mat(path, needs_candidates=needs_candidates, exact=exact)
-    names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
-    features, chosen = found.features, tuple(names)
-    if reading.ignore or (reading.features is not None and reading.features != chosen):
-        wanted = chosen if reading.features is None else reading.features
-        wanted = tuple(
-            dict.fromkeys(
-                found
-                for name in wanted
-                for found in [one for one in names if fits(one, name)] or [name]
-            )
-        )
-        unknown = next(
-            (
-                name
-                for name in (*wanted, *reading.ignore)
-                if not any(fits(one, name) for one in names)
-            ),
-            None,
-        )
-        if unknown is not None:
-            raise InputError(
-                f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}."
-            )
-        chosen = tuple(
-            name for name in wanted if not any(fits(name, pattern) for pattern in reading.ignore)
-        )
-        features = features[:, [names.index(name) for name in chosen]]
-    candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
-    if (
-        found.labels is not None
-        and reading.classes is not None
-        and found.labels.max() >= len(reading.classes)
-    ):
-        raise InputError(
-            f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."
-        )
-    ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
-    return LabelTable(
-        ids, candidates, found.labels, None, None, features if chosen else None, chosen, None
-    )
-
-
-# ---- labelling tools and detectors -------------------------------------------------------------------------------------
-
-
-def _read_json_table(
-    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
-) -> LabelTable:
-    found = read_json(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
-
-    def column(values: Sequence[str] | None) -> npt.NDArray[np.object_] | None:
-        return None if values is None else np.asarray(values, dtype=object)
-
-    return LabelTable(
-        ids=np.asarray(found.ids, dtype=object),
-        candidates=found.candidates
-        if found.candidates is None
-        else found.candidates.with_groups(found.groups),
-        labels=found.labels,
-        splits=None,
-        paths=column(found.paths),
-        features=None,
-        feature_names=(),
-        votes=found.votes,
-        groups=column(found.groups),
-        columns=found.fields,
-        urls=column(found.urls),
-        notes=found.notes,
-    )
 
 
 def _label_numbers(

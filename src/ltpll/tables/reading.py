@@ -156,7 +156,7 @@ class Reading:
             if is_there:
                 raise InputError(problem)
         if self.annotators is not None:
-            from ltpll.tables.annotations import vote_rule
+            from ltpll.candidates.votes import vote_rule
 
             vote_rule(self.annotators)
         if self.classes is not None:

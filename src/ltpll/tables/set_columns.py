@@ -15,10 +15,10 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets, as_texts, parse_cell
 from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
+from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes
 from ltpll.errors import InputError, shown
 from ltpll.files import parse_json
 from ltpll.formatting import counted
-from ltpll.tables.annotations import AnnotatorVotes, drop_repeated_votes
 from ltpll.tables.columns import (
     NotNumericError,
     not_a_number_error,

@@ -31,7 +31,7 @@ def describe(
     """Describe the candidate sets of an experiment, drawn as `ltpll-research benchmark` draws them."""
     import numpy as np
 
-    from ltpll.tables.candidate_files import LabelledSets
+    from ltpll.convert.candidate_files import LabelledSets
     from ltpll_research.benchmark import redraw_candidates
     from ltpll_research.image_sets.prepared import IMAGE_SETS
 

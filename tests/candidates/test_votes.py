@@ -1,4 +1,4 @@
-"""The votes of several annotators weight the candidates: as naive loops say, and better than counting where annotators differ."""
+"""Votes weight the candidates as naive loops say, and better than counting."""
 
 import math
 
@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from ltpll import PartialLabelClassifier, candidates_from_votes
-from ltpll.errors import InputError
-from ltpll.synthetic import crowd_votes, long_tail_subset
-from ltpll.tables.annotations import (
+from ltpll.candidates.votes import (
     EXAMPLES_OF_EACH_CLASS,
     LEAST_SHARE,
     MOST_ROUNDS,
@@ -20,6 +18,8 @@ from ltpll.tables.annotations import (
     AnnotatorVotes,
     vote_likelihoods,
 )
+from ltpll.errors import InputError
+from ltpll.synthetic import crowd_votes, long_tail_subset
 
 
 def rows_of(candidates):
@@ -32,7 +32,7 @@ def rows_of(candidates):
 
 
 def naive_likelihoods(ballots, n_classes):
-    """EM in plain Python; `ballots` has for each example a dictionary of annotators and the sets of labels they give."""
+    """EM in plain Python; `ballots` has for each example the set of labels of each annotator."""
     annotators = {a for ballot in ballots for a in ballot}
     posterior = []
     for ballot in ballots:
@@ -197,7 +197,7 @@ def test_a_good_annotator_outweighs_two_bad_ones_who_happen_to_agree():
 
 
 def test_weights_are_likelihoods_that_do_not_depend_on_how_frequent_classes_are():
-    """Where two equally good annotators differ, both labels weigh about the same, though one class is ten times as frequent."""
+    """Equally good annotators count the same, though one class is ten times as frequent."""
     y = np.repeat([0, 1], [3000, 300])
     rows, annotators, labels = crowd_votes(y, 2, seed=0, annotators=[0.8, 0.8, 0.8], per_row=2)
     weights = np.asarray(
@@ -211,7 +211,7 @@ def test_weights_are_likelihoods_that_do_not_depend_on_how_frequent_classes_are(
 
 
 def test_weights_of_votes_recover_more_labels_than_a_majority_and_than_sets_without_weights():
-    """Good and bad annotators, long-tailed classes: the classifier uses both the features and the reliabilities."""
+    """Good and bad annotators, long-tailed classes."""
     rng = np.random.default_rng(0)
     pool = np.repeat(np.arange(5), 200)
     y = pool[long_tail_subset(pool, 10, seed=0)]
@@ -257,8 +257,8 @@ def test_weights_of_votes_recover_more_labels_than_a_majority_and_than_sets_with
             {"rule": "votes-2"},
             "Example 0 has no label with at least 2 votes, and neither",
         ),
-        (([0, 1], [0, 0], ["a", "b"]), {"classes": ["a", "c"]}, "Vote 1 has the label 'b'"),
-        (([0, 1], [0, 0], [0, 7]), {"n_classes": 3}, "Vote 1 has the label 7"),
+        (([0, 1], [0, 0], ["a", "b"]), {"classes": ["a", "c"]}, "Vote 1 has the candidate 'b'"),
+        (([0, 1], [0, 0], [0, 7]), {"n_classes": 3}, "Vote 1 has the candidate 7"),
         (([0, 1], [0, 0], [0, 1]), {"weights": "best"}, "choose reliability, counts or none"),
         (([0, 1], [0, 0], [0, 1]), {"rule": "best"}, "is not a rule"),
     ],
