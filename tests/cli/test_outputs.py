@@ -122,10 +122,10 @@ def test_every_command_that_writes_files_checks_where():
             yield from commands(group.typer_instance)
 
     checked = {
-        each.__name__: "check_outputs(context" in inspect.getsource(each)
-        or "check_run_folder(context" in inspect.getsource(each)
+        each.__name__: "check_outputs(context" in inspect.getsource(inspect.unwrap(each))
+        or "check_run_folder(context" in inspect.getsource(inspect.unwrap(each))
         for each in commands(app)
-        if set(inspect.signature(each).parameters) & set(OUTPUTS)
+        if set(inspect.signature(inspect.unwrap(each)).parameters) & set(OUTPUTS)
     }
     assert [name for name, checks in checked.items() if not checks] == [
         "demo",  # whose three commands check

@@ -122,13 +122,13 @@ def test_the_command_prints_how_to_train_on_its_table(tmp_path, monkeypatch):
     printed = ltpll("convert", source, "--out", "votes.csv")
     assert "Read as a file of Label Studio." in printed
     assert "Wrote 7 rows to votes.csv: task, worker, annotation, path, label" in printed
-    how = "--from-annotators union --annotation annotation --images FOLDER --out run"
+    how = "--images FOLDER --annotators union --set table.annotation=annotation --out run"
     assert f"Next: ltpll train votes.csv {how}" in printed
     first = rows_of(tmp_path / "votes.csv")[0]
     assert (first["task"], first["worker"], first["annotation"]) == ("9", "ann 3", "16")
     source = written(tmp_path, coco(PLAIN))
     printed = ltpll("convert", source, "--objects", "crops", "--out", "crops.csv")
-    assert "ltpll train crops.csv --group group --images FOLDER" in printed
+    assert "ltpll train crops.csv --images FOLDER --group group" in printed
     assert rows_of(tmp_path / "crops.csv")[0] == {
         "id": "1",
         "path": "a.jpg#xywh=0,0,5.5,4",

@@ -120,6 +120,7 @@ def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[...,
         command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parameters}
         command.__doc__, command.__name__ = function.__doc__, function.__name__
+        command.__wrapped__ = function  # type: ignore[attr-defined]
         return command
 
     return decorate
