@@ -119,11 +119,12 @@ def prune(
     """
     from ltpll.backbones import Backbone
     from ltpll.cleaning.dataset import TableSource
-    from ltpll.cleaning.pruned_tables import (
-        NEEDS_FEATURES,
+    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES
+    from ltpll.cleaning.write_pruned import (
         check_plain_sets,
         check_pruned_output,
         class_table,
+        shares_before,
         shares_table,
         write_pruned,
     )
@@ -176,7 +177,7 @@ def prune(
     examples = read_source(source, device=device)
     check_plain_sets(source, examples)
     found = prune_read_examples(examples, neighbours=neighbours, threshold=threshold)
-    classes, shares = class_table(found.of_training), found.shares()
+    classes, shares = class_table(found.of_training), shares_before(found)
     write_pruned(out, source, found)
     tables = {beside["classes"]: classes} | (
         {} if shares is None else {beside["shares"]: shares_table(shares)}
@@ -259,7 +260,7 @@ def _print_next(
     source: TableSource, examples: Examples, out: Path, how: dict[str, Any], names: dict[str, Any]
 ) -> None:
     """Print the command that trains on the written table."""
-    from ltpll.cleaning.pruned_tables import has_set_column
+    from ltpll.cleaning.write_pruned import has_set_column
 
     inside = examples.table.features is not None and source.features is None
     options: dict[str, Any] = {"images": source.images, "features": source.features, **how}
