@@ -520,9 +520,9 @@ def test_hostile_text_is_shown_as_text():
     page = replace(
         page,
         annotators={**page.annotators, "annotator": [HOSTILE, "w2"]},
-        examples=[replace(page.examples[0], id=HOSTILE)],
+        examples=[page.examples[0]._replace(id=HOSTILE)],
     )
-    page = replace(page, review=[(replace(page.examples[0], picture=None), HOSTILE)])
+    page = replace(page, review=[(page.examples[0]._replace(picture=None), HOSTILE)])
     text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
@@ -531,7 +531,7 @@ def test_hostile_text_is_shown_as_text():
     )
     first = contents().examples[0]
     plain = render_cleaning_page(
-        replace(contents(), examples=[first], review=[(replace(first, picture=None), "")])
+        replace(contents(), examples=[first], review=[(first._replace(picture=None), "")])
     )
     assert tags == re.findall(
         r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", plain, flags=re.DOTALL)
@@ -550,7 +550,7 @@ def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
         not_judged=[(hebrew, 9, 2)],
         config={hebrew: hostile},
     )
-    page = replace(page, examples=[replace(one, id=hostile) for one in page.examples])
+    page = replace(page, examples=[one._replace(id=hostile) for one in page.examples])
     text = render_cleaning_page(page)
     assert not re.search(r"[\u202a-\u202e\u2066-\u2069]|\\\\u20[26]", text)
     assert f"<title>{shown}</title>" in text
@@ -585,7 +585,7 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     page = replace(
         page,
         title="unchanged",
-        examples=[replace(page.examples[0], id=HOSTILE), *page.examples[1:]],
+        examples=[page.examples[0]._replace(id=HOSTILE), *page.examples[1:]],
     )
     page = replace(
         page,
