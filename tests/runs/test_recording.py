@@ -1,3 +1,5 @@
+"""Runs that are recorded while they train: their log, their checkpoints, and their record."""
+
 import os
 import signal
 
@@ -10,18 +12,18 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import (
-    CURVE_POINTS,
-    record_curves,
-    record_snapshots,
-    record_training,
-    round_floats,
-)
+from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Run
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training import state as resuming
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.recording import (
+    CURVE_POINTS,
+    record_curves,
+    record_snapshots,
+    record_training,
+)
 from ltpll_research.schema import check_record
 from support.refusals import refusal
 

@@ -25,7 +25,7 @@ def environment(device: str) -> Record:
 
 @cache
 def code_fingerprint(*others: Path) -> str:
-    """A hash of the source of this package and of others, by which earlier versions are told apart."""
+    """A hash of the source of this package and others, which tells versions apart."""
     digest = hashlib.sha256()
     for folder in (PACKAGE, *others):
         for path in sorted(folder.rglob("*.py")):

@@ -103,7 +103,7 @@ class Run:
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
     def reopen_if_damaged(self) -> list[str]:
-        """Make a finished run with missing or damaged files unfinished, so that training restores them.
+        """Make a finished run that has missing or damaged files unfinished, to be trained again.
 
         Damaged files are deleted. If the log is damaged, which no other file can replace, the whole
         run is deleted.
@@ -185,14 +185,15 @@ class Run:
         if differing == ["goal"] and self.done and kind == "own":
             how = ("NEW.csv", "--out", "predictions.csv", "--goal", self.config["goal"])
             raise InputError(
-                f"The run in {folder} differs only in the goal, which needs no new training: predict"
-                f" with {command('ltpll', 'predict', folder, *how)}, or train again in another"
+                f"The run in {folder} differs only in the goal, which needs no new training: "
+                f"predict with {command('ltpll', 'predict', folder, *how)}, or train again in another"
                 " folder, or here with --fresh."
             )
         if differing:
             raise InputError(
                 f"The run in {folder} was started with other settings or data (different: "
-                f"{', '.join(differing)}): give another folder, or --fresh to train it from the start."
+                f"{', '.join(differing)}): give another folder, or --fresh to train it from the "
+                "start."
             )
 
     def stored_config(self) -> Any:
@@ -268,7 +269,7 @@ class Run:
             raise InputError(f"{problem}: {self._start_over}.") from None
 
     def keep_log(self, n: int) -> None:
-        """Cut the log back to its first n records; the epochs after the last checkpoint are trained again."""
+        """Cut the log back to its first n records; later epochs are trained again."""
         lines = self._lines() if self._stream.exists() else []
         try:
             for line in lines[:n]:
@@ -339,9 +340,9 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
 
 
 def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
-    """The records of all finished runs in a folder, and of all result files that lie directly in it.
+    """The records of all finished runs and of all result files directly in a folder.
 
-    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
+    With `skip_damaged`, a run whose record is missing or damaged causes a warning, not an error.
     JSON files of another kind are skipped.
     """
     found = []
@@ -388,7 +389,7 @@ def run_of_file(path: Path) -> Path | None:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that depend on the config's content, but not on the order of its keys."""
+    """Twelve hexadecimal digits that depend on the config, but not on the order of its keys."""
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

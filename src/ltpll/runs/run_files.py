@@ -14,8 +14,8 @@ class RunFile(StrEnum):
     the marker.
 
     Args:
-        checked: Whether the file is read again once the run is finished; checkpoints and folds carry
-            their own checksums.
+        checked: Whether the file is read again once the run is finished; checkpoints and folds
+            carry their own checksums.
         part: Whether it comes from a training run of its own, which another attempt at the same run
             need not repeat.
     """
@@ -51,7 +51,7 @@ class RunFile(StrEnum):
     FAILED = "failed.txt"
 
     def found_in(self, folder: Path) -> list[Path]:
-        """The paths of such files in a folder, with temporary ones of processes that were killed."""
+        """The paths of such files in a folder, with temporary ones of killed processes."""
         return [path for pattern in (self.value, f".{self}.*.tmp") for path in folder.glob(pattern)]
 
     def matches(self, name: str) -> bool:

@@ -185,7 +185,7 @@ def are_texts(values: Any) -> bool:
 
 
 def are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
-    """Whether this is a list of n numbers (None: of any length); with `missing`, entries may be None."""
+    """Whether this is a list of n numbers, or of any length; with `missing`, some may be None."""
     if not isinstance(values, list) or (n is not None and len(values) != n):
         return False
     return all(is_number(value) or (missing and value is None) for value in values)
