@@ -19,14 +19,15 @@ Labels = npt.NDArray[np.int64]
 
 
 class HeldOutEvaluation(Measurement):
-    """Adds figures about held-out rows and known true labels to the record of an epoch; none of it is used for training.
+    """Adds figures about held-out rows and known true labels to records; training sees none of it.
 
     Args:
         x: The held-out rows, images with channels first.
         candidates: Their candidate sets; None if no rows are held out.
         labels: Their true class numbers, −1 where unknown; None if none is known.
         training_labels: The same for the training rows.
-        goal: What predictions are for; their figures are in `test`, those for both goals in `by_goal` of `test`.
+        goal: What predictions are for; their figures are in `test`, those for both goals in
+            `by_goal` of `test`.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
     """
 
@@ -54,13 +55,11 @@ class HeldOutEvaluation(Measurement):
         """Return the figures of the current state."""
         record: dict[str, Any] = {}
         if self.candidates is not None:
-            outputs = trainer.predictor.outputs(self._x)
-            by_goal = {
-                goal: self._figures(
-                    trainer.predictor.adjusted(outputs, goal).cpu(), self.candidates
-                )
-                for goal in get_args(Goal)
-            }
+            predictor, by_goal = trainer.predictor, {}
+            outputs = predictor.outputs(self._x)
+            for goal in get_args(Goal):
+                logits = predictor.adjusted(outputs, goal).cpu()
+                by_goal[goal] = self._figures(logits, self.candidates)
             record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
             if self.labels is not None:
                 record["test"]["labelled"] = int((self.labels >= 0).sum())

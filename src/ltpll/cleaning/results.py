@@ -23,6 +23,7 @@ FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true la
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
 UNEVEN = 2.0  # a class's expected wrong flags, as a multiple of those in all rows together
+NO_NAME = np.asarray(None, dtype=object)  # an empty cell
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -350,11 +351,13 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         "candidates": table.sets(separator),
         "label": names[cleaned.label],
         "confidence": rounded_column(cleaned.confidence),
-        "runner_up": np.where(cleaned.runner_up != cleaned.label, names[cleaned.runner_up], None),
+        "runner_up": np.where(
+            cleaned.runner_up != cleaned.label, names[cleaned.runner_up], NO_NAME
+        ),
         "margin": rounded_column(cleaned.margin),
         "set_size": table.sizes,
         "issue": cleaned.issue,
-        "suggestion": np.where(cleaned.issue, names[cleaned.outside], None),
+        "suggestion": np.where(cleaned.issue, names[cleaned.outside], NO_NAME),
         "suspicion": rounded_column(cleaned.suspicion),
         "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
@@ -474,7 +477,7 @@ class CalibrationInterval(NamedTuple):
 
 
 def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInterval]]:
-    """Confidence against accuracy in ten equal intervals, over the rows of the record's calibration.
+    """Confidence against accuracy in ten intervals, over the rows of the record's calibration.
 
     These rows have a known true label and were judged by classifiers that were not trained on them.
 

@@ -142,7 +142,9 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             offsets=np.asarray(lists.offsets).astype(np.int64),
             candidates=lists.values.to_numpy().astype(np.int64),
             true=np.asarray(found.column("true").to_pylist(), dtype=object),
-            labels=CleanedLabels(*map(column, STORED), false_discoveries=target),
+            labels=CleanedLabels(
+                **{name: column(name) for name in STORED}, false_discoveries=target
+            ),
             votes=votes,
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)) if pictures else {},
             groups=optional("group"),

@@ -186,8 +186,8 @@ class Run:
             how = ("NEW.csv", "--out", "predictions.csv", "--goal", self.config["goal"])
             raise InputError(
                 f"The run in {folder} differs only in the goal, which needs no new training: "
-                f"predict with {command('ltpll', 'predict', folder, *how)}, or train again in another"
-                " folder, or here with --fresh."
+                f"predict with {command('ltpll', 'predict', folder, *how)}, or train again in "
+                "another folder, or here with --fresh."
             )
         if differing:
             raise InputError(

@@ -42,9 +42,7 @@ def _table_problem(record: Record) -> str | None:
     for name in ("config", "source", "rows", "last", "curves", "environment"):
         if not isinstance(record.get(name), dict):
             return f"no {name}"
-    config, source, curves, classes = (
-        record.get(name) for name in ("config", "source", "curves", "classes")
-    )
+    config, source, classes = record["config"], record["source"], record.get("classes", [])
     n_classes = len(classes) if are_texts(classes) else 0
     if not n_classes or not are_figures(record.get("class_prior"), n_classes, missing=False):
         return "no classes, or no prior for each of them"
@@ -65,7 +63,7 @@ def _table_problem(record: Record) -> str | None:
         _held_out_problem(record["last"])
         or prior_problem(record, n_classes)
         or _judgement_problem(record, n_classes)
-        or _curves_problem(curves)
+        or _curves_problem(record["curves"])
     )
 
 
