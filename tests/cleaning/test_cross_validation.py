@@ -89,7 +89,7 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
 
 @dataclass
 class LastOneWaits:
-    """Builds classifiers in worker processes, but the third one only once there is a file `go`, however fast the machine is."""
+    """Builds classifiers in worker processes, but the third one only once a file `go` exists."""
 
     folder: Path
     parent: int

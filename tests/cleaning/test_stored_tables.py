@@ -1,4 +1,4 @@
-"""A run on a table whose files were damaged is refused with a sentence, and an intact one is read."""
+"""A run on a table whose files were damaged is refused in a sentence; an intact one is read."""
 
 from __future__ import annotations
 

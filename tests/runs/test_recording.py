@@ -189,7 +189,7 @@ def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path
     assert torch.equal(again.targets.values, trained.targets.values)
 
 
-def test_the_record_has_the_prior_of_the_sets_if_the_rebalancer_estimates_it_also_after_an_interruption(
+def test_the_record_has_the_prior_that_the_rebalancer_estimates_also_after_an_interruption(
     tmp_path,
 ):
     _, y = four_squares([10, 20, 40, 80], seed=0)

@@ -24,8 +24,8 @@ def cleanlab_columns(
 
     Returns:
         Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label`
-        (the likeliest of all classes, candidate or not), `is_label_issue` (the set seems to lack the
-        true label), and `label_score` (the probability that the cleaned label is right).
+        (the likeliest of all classes, candidate or not), `is_label_issue` (the set seems to lack
+        the true label), and `label_score` (the probability that the cleaned label is right).
     """
     names = names_as_read(table)
     return {
@@ -45,7 +45,7 @@ def datalab_classes(table: CleanedTable) -> Numbers:
 
 
 def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
-    """The names of the classes as pandas reads them from a text file: numbers if all of them are."""
+    """The names of the classes as pandas reads them: numbers if all of them are."""
     try:
         numbers = np.asarray([float(name) for name in table.classes])
     except ValueError:

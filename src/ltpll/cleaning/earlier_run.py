@@ -64,7 +64,8 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
         rows[examples.table.reviewed] = -1
     n, sizes = len(run.classes), sets.sizes.numpy()
     owners, labels = np.repeat(np.arange(len(sets)), sizes), sets.labels.numpy().astype(np.int64)
-    # Candidates are found by row and class in the sorted ones of the earlier run, if they are there.
+    # Candidates are found by row and class in the sorted ones of the earlier run, if they are
+    # there.
     known = run.owners * n + run.candidates
     order = np.argsort(known)
     sought = rows[owners] * n + labels

@@ -103,8 +103,8 @@ def _doubts(
 ) -> npt.NDArray[np.float64]:
     """Factors below one where missing labels do not explain all suspicious sets of a class or pair.
 
-    Labels go missing in rows of all classes alike, and leave random wrong labels. A classifier's own
-    mistakes pile up instead: in rare classes that it has not learned, and between classes that it
+    Labels go missing in rows of all classes alike, and leave random wrong labels. Mistakes of the
+    classifier pile up instead: in rare classes that it has not learned, and between classes that it
     confuses. How many suspicious sets to expect is counted over the rows whose predicted class is a
     candidate: without it, their label would be the second candidate or, if there is none, any class
     in proportion to how often it is a candidate.

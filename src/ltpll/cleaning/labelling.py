@@ -37,8 +37,8 @@ def label_rows(
         predictions: Predictions for all rows.
         examples: The examples.
         trained: The rows that were trained on.
-        own: Predictions of the final classifier for these rows, if those in `predictions` are out of
-            fold; None if they are the final classifier's.
+        own: Predictions of the final classifier for these rows, if those in `predictions` are out
+            of fold; None if they are the final classifier's.
         truth_missing: Whether sets were trained on as if they may lack the true label; labels can
             then lie outside their sets.
 

@@ -34,7 +34,7 @@ def prune_examples(
     threshold: float = THRESHOLD,
     on_progress: OnProgress | None = None,
 ) -> PrunedExamples:
-    """Prune the candidate sets of a table (see `prune_candidates`); held-out rows neither vote nor change.
+    """Prune the candidate sets of a table; held-out rows neither vote nor change.
 
     Args:
         examples: The examples, from `read_examples`, with features.
@@ -54,7 +54,8 @@ def prune_examples(
     training = np.flatnonzero(chosen)
     if not len(training):
         raise InputError(
-            "No row is for training, so there is nothing to prune: write train in the column of splits."
+            "No row is for training, so there is nothing to prune: write train in the "
+            "column of splits."
         )
     everything = len(training) == len(examples)
     x, own = (examples.x, sets) if everything else (examples.x[training], sets.select(training))
@@ -77,7 +78,7 @@ def prune_examples(
 
 
 def settings_after_pruning(settings: TrainingSettings, found: PrunedExamples) -> TrainingSettings:
-    """The settings for training on pruned sets: unless the user says otherwise, class shares follow from the sets before pruning."""
+    """The settings for training on pruned sets, with class shares from the sets before pruning."""
     chosen = (
         settings.rebalancer == Auto.name
         and settings.prior == DEFAULT_PRIOR

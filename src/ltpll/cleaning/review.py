@@ -80,7 +80,7 @@ def alternatives(table: CleanedTable) -> Numbers:
 
 
 def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
-    """The queue as a table: what is known about each row, why it is asked about, and an empty column for the answer.
+    """The queue as a table, with the reason for each row and an empty column for the answer.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
