@@ -38,7 +38,7 @@ LAYERS = [
 ]
 LAYERS_OF_RESEARCH = [
     ["schema"],
-    ["authors_draw", "bound", "image_sets", "plotting", "recording", "summary"],
+    ["authors_draw", "bound", "image_sets", "plotting", "recording", "records", "summary"],
     ["benchmark", "report"],
     ["engine_speed", "paper", "probe", "run_ambiguity", "studies"],
     ["tsne"],

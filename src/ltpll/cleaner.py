@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 # Columns of `ltpll clean`; `issue` is called `lacks_label` here.
-COLUMNS = ("label", "confidence", "runner_up", "margin", "set_size", "suspicion")
-COLUMNS += ("issue", "suggestion", "judged")
+COLUMNS = ["label", "confidence", "runner_up", "margin", "set_size", "suspicion"]
+COLUMNS += ["issue", "suggestion", "judged"]
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -21,8 +21,9 @@ import ltpll
 from ltpll.errors import BusyError, InputWarning
 from ltpll.runs.checksums import damaged_files
 from ltpll.runs.environment import _commit, code_fingerprint, environment
-from ltpll.runs.run import Run, config_hash, finished_runs, read_result, results_under
+from ltpll.runs.run import Run, config_hash, read_result
 from ltpll.runs.schema import Kind
+from ltpll_research.records import finished_runs, results_under
 from support.refusals import refusal
 
 CONFIG = {

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -337,45 +337,6 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
     path = Path(path)
     is_file = path.is_file() or (path.suffix == ".json" and not path.is_dir())
     return _read_record(path, kind) if is_file else Run.open(path, kind).result()
-
-
-def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
-    """The records of all finished runs and of all result files directly in a folder.
-
-    With `skip_damaged`, a run whose record is missing or damaged causes a warning, not an error.
-    JSON files of another kind are skipped.
-    """
-    found = []
-    for marker in sorted(folder.glob(f"*/{RunFile.MARKER}")):
-        try:
-            found.append(_read_record(marker.parent / RunFile.RESULT))
-        except InputError as error:
-            if not skip_damaged:
-                raise
-            warnings.warn(str(error), InputWarning, stacklevel=2)
-    return [*found, *_read_records(folder.glob("*.json"))]
-
-
-def results_under(folder: Path) -> Iterator[Record]:
-    """All records of a folder of committed results (`*.json`), in a stable order.
-
-    JSON files of another kind are skipped.
-    """
-    return _read_records(folder.rglob("*.json"))
-
-
-def _read_records(paths: Iterable[Path]) -> Iterator[Record]:
-    return (_read_record(path) for path in sorted(paths) if not _is_of_another_kind(path))
-
-
-def _is_of_another_kind(path: Path) -> bool:
-    """Whether a file is intact JSON, but not a record of any version."""
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    kind = str(content.get("format")) if isinstance(content, dict) else ""
-    return not kind.startswith(FORMAT.rpartition("-")[0])
 
 
 def run_of_file(path: Path) -> Path | None:
