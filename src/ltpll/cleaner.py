@@ -139,7 +139,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups = candidates.groups.tolist()
         index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
         table = LabelTable(
-            ids=_texts(index),
+            ids=_as_texts(index),
             candidates=candidates,
             labels=None,
             splits=None,
@@ -147,7 +147,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=None,
             feature_names=() if names is None else tuple(names),
             votes=None,
-            groups=None if groups is None else _texts(groups),
+            groups=None if groups is None else _as_texts(groups),
         )
         examples, progress = Examples(table, x, []), Progress() if self.verbose else None
         job = CleaningJob(
@@ -230,7 +230,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         write_cleaning_page(Path(path), contents_of(self.table_, title))
 
 
-def _texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
+def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
     return np.asarray([str(value) for value in values], dtype=object)
 
 

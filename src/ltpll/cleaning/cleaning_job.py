@@ -136,15 +136,15 @@ class CleaningJob:
         classifier, trainer, examples = self.classifier, self.trainer, self.examples
         trained, progress = self.trained, self._progress
         progress.plan(list(self._stages.values()))
-        decide = partial(self._found, folder, on_choice)
+        decide = partial(self._decide_once, folder, on_choice)
         scores = classifier.decide(trainer, self.x, self.fitting.candidates, decide)
         ours: list[Callback] = [
             progress.start(self._stages["training"].parts[0]),
-            _SayChoice(on_choice),
+            _ReportChoice(on_choice),
         ]
         if examples.start is not None:
             weighted = examples.candidates.with_weights(examples.start)
-            ours.append(_StartFrom(weighted.select(trained)))
+            ours.append(_StartFromWeights(weighted.select(trained)))
         classifier.train(self.fitting, [self.evaluation, *log, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
@@ -189,11 +189,11 @@ class CleaningJob:
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": round_floats(_share_recovered(labels, examples, trained)),
             "last": round_floats(history[-1]),
-            "curves": _curves(history),
+            "curves": _curve_columns(history),
         }
         return Cleaned(labels, predictions, facts)
 
-    def _found(
+    def _decide_once(
         self,
         folder: Path,
         on_choice: Callable[[str], None],
@@ -212,7 +212,7 @@ class CleaningJob:
             write_atomically(folder / file, json.dumps(found).encode())
             kept.forget()
         if name == "missing":
-            on_choice(_said_of_missing(overall_share(found, candidates)))
+            on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
         return found
 
 
@@ -260,14 +260,14 @@ def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
     return shares if valid else None
 
 
-def _said_of_missing(share: float) -> str:
+def _sentence_on_missing_labels(share: float) -> str:
     if not share:
         return "Hardly any set seems to lack the true label, so labels stay inside their sets."
     about = f"About {share:.1%} of the sets seem to lack the true label"
     return f"{about}, so labels may leave their sets."
 
 
-class _StartFrom(Callback):
+class _StartFromWeights(Callback):
     """Starts from targets that are the weights of these candidates, unknown to training itself."""
 
     def __init__(self, weighted: Candidates) -> None:
@@ -280,7 +280,7 @@ class _StartFrom(Callback):
             trainer.targets[rows] = start[rows]
 
 
-class _SayChoice(Callback):
+class _ReportChoice(Callback):
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
 
@@ -289,7 +289,7 @@ class _SayChoice(Callback):
             self.say(trainer.rebalancer.because)
 
 
-def _curves(history: list[Record]) -> Record:
+def _curve_columns(history: list[Record]) -> Record:
     def column(name: str, records: list[Record]) -> list[Any]:
         return [record[name] for record in records]
 

@@ -222,14 +222,14 @@ def _train_elsewhere(
             fold,
             judged,
             k,
-            callbacks=[_Report(file)],
+            callbacks=[_ReportEpochs(file)],
             kept=kept,
             scores=scores,
             rows_of=rows_on_disk,
         )
 
 
-class _Report(Callback):
+class _ReportEpochs(Callback):
     """Writes two numbers to a file: the finished epochs when it was resumed, and those of now."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -237,25 +237,25 @@ class _Report(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         self._start = trainer.epochs_done
-        self._write(self._start)
+        self._write_report(self._start)
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         now = time.monotonic()
         if now - self._written >= WRITE_SECONDS:
             self._written = now
-            self._write(trainer.epochs_done)
+            self._write_report(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         if trainer.epoch == trainer.epochs:
-            self._write(trainer.epoch)
+            self._write_report(trainer.epoch)
 
-    def _write(self, done: float) -> None:
+    def _write_report(self, done: float) -> None:
         self.file.seek(0)
         self.file.write(REPORT.pack(self._start, done))
 
 
 def _read_report(path: Path) -> tuple[float, float] | None:
-    """The numbers of `_Report`; None if they are not there yet."""
+    """The numbers of `_ReportEpochs`; None if they are not there yet."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -43,8 +43,8 @@ class HeldOutEvaluation(Measurement):
         super().__init__(every)
         self.x = x
         self.candidates = candidates
-        self.labels = _if_any_known(labels)
-        self.training_labels = _if_any_known(training_labels)
+        self.labels = _labels_if_known(labels)
+        self.training_labels = _labels_if_known(training_labels)
         self.goal = goal
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
@@ -59,7 +59,7 @@ class HeldOutEvaluation(Measurement):
             outputs = predictor.outputs(self._x)
             for goal in get_args(Goal):
                 logits = predictor.adjusted(outputs, goal).cpu()
-                by_goal[goal] = self._figures(logits, self.candidates)
+                by_goal[goal] = self._held_out_figures(logits, self.candidates)
             record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
             if self.labels is not None:
                 record["test"]["labelled"] = int((self.labels >= 0).sum())
@@ -69,7 +69,7 @@ class HeldOutEvaluation(Measurement):
             record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[known], true)
         return record
 
-    def _figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
+    def _held_out_figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
         found = {"covering_rate": float(candidates.contains(logits.argmax(1)).double().mean())}
         if self.labels is not None:
             known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
@@ -78,5 +78,5 @@ class HeldOutEvaluation(Measurement):
         return found
 
 
-def _if_any_known(labels: Labels | None) -> Labels | None:
+def _labels_if_known(labels: Labels | None) -> Labels | None:
     return labels if labels is not None and bool((labels >= 0).any()) else None

@@ -74,7 +74,7 @@ def judge(
     fitted = fit_missing_labels(predictions, n_classes, strata, temperature_by_strata=by_size)
     missing, found = fitted.shares[strata], fitted.suspicion
     predicted = np.where(predictions.supported, predictions.inside, predictions.outside)
-    suspicion = found * _doubts(found, missing, predictions, predicted, n_classes)
+    suspicion = found * _mistake_factors(found, missing, predictions, predicted, n_classes)
     examples = np.bincount(labels, minlength=n_classes)
     recovered = np.bincount(labels[predicted == labels], minlength=n_classes)
     explained = np.bincount(labels, weights=suspicion, minlength=n_classes)
@@ -94,7 +94,7 @@ def judge(
 # ---- doubts ------------------------------------------------------------------------------------
 
 
-def _doubts(
+def _mistake_factors(
     found: npt.NDArray[np.float64],
     missing: npt.NDArray[np.float64],
     predictions: SetPredictions,
@@ -114,32 +114,34 @@ def _doubts(
     alone = np.diff(predictions.offsets) == 1
     weight = missing * len(labels) / max(int(supported.sum()), 1)
     left, single = supported & ~alone, supported & alone
-    frequency = _counts(predictions.candidates, n_classes) / len(predictions.candidates)
-    of_predicted = _counts(predicted[single], n_classes, weight[single])
+    frequency = _weighted_counts(predictions.candidates, n_classes) / len(predictions.candidates)
+    of_predicted = _weighted_counts(predicted[single], n_classes, weight[single])
     # Pairs of predicted class and label, as one number each; only those that occur are counted.
     pairs = predicted * n_classes + labels
     names, at = np.unique(
         np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True
     )
     expected = (
-        _counts(at[len(pairs) :], len(names), weight[left])
+        _weighted_counts(at[len(pairs) :], len(names), weight[left])
         + of_predicted[names // n_classes] * frequency[names % n_classes]
     )
     suspected = np.where(supported, 0, found)
-    seen = _counts(at[: len(pairs)], len(names), suspected)
-    in_class = _counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
-    of_class = _explained(in_class, _counts(labels, n_classes, suspected))[labels]
-    return np.asarray(_explained(expected, seen)[at[: len(pairs)]] * of_class)
+    seen = _weighted_counts(at[: len(pairs)], len(names), suspected)
+    in_class = (
+        _weighted_counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
+    )
+    of_class = _share_explained(in_class, _weighted_counts(labels, n_classes, suspected))[labels]
+    return np.asarray(_share_explained(expected, seen)[at[: len(pairs)]] * of_class)
 
 
-def _explained(
+def _share_explained(
     expected: npt.NDArray[np.float64], seen: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """The share of the suspicious sets that an expected number explains."""
     return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
 
 
-def _counts(
+def _weighted_counts(
     numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.float64]:
     """How often each number below n occurs, or the sum of the weights where it does."""

@@ -52,7 +52,7 @@ def label_rows(
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
-        strata = _agreement(examples.table.votes, n)[rows]
+        strata = _annotators_agree(examples.table.votes, n)[rows]
         judgement = judge(seen, n_classes, strata, by_size=truth_missing)
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         if examples.table.reviewed is not None:
@@ -73,7 +73,7 @@ def label_rows(
     return CleanedLabels(*found, suspicion, can_judge, judged_by), judgement
 
 
-def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
+def _annotators_agree(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
     """Whether several annotators agree on a row, whose set then lacks the true label less often."""
     if votes is None:
         return np.zeros(n, dtype=np.int64)

@@ -193,9 +193,8 @@ def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
 
     names, labels = tuple(table.classes.tolist()), table.true.tolist()
     sets = Candidates.from_flat(table.offsets, table.candidates, len(names), names)
-    return sets.with_groups(table.groups), None if any(
-        label is None for label in labels
-    ) else labels
+    known = all(label is not None for label in labels)
+    return sets.with_groups(table.groups), labels if known else None
 
 
 # ---- what the judgement says -------------------------------------------------------------------
@@ -213,7 +212,7 @@ def verdicts(table: CleanedTable) -> list[str]:
     covering, chance = judgement["covering"], judgement["chance"]
     found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of"
     found += f" {chance:.1%} by chance"
-    if not _beats(covering, chance, int(judged.sum())):
+    if not _beats_chance(covering, chance, int(judged.sum())):
         guess = "The data do not let the model beat a random guess: on rows it was not trained on"
         return [*sentences, f"{guess}, {found}. Do not trust these labels."]
     sentences.append(f"On rows that the model was not trained on, {found}.")
@@ -225,7 +224,7 @@ def verdicts(table: CleanedTable) -> list[str]:
     guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
     if known is not None:
         right = f"are right in {known['accuracy']:.1%} of the cases ({expected} expected)"
-        if not _beats(known["accuracy"], inside["guess"], known["rows"]):
+        if not _beats_chance(known["accuracy"], inside["guess"], known["rows"]):
             guess += ", so the model does not beat it"
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
 
@@ -247,7 +246,7 @@ def said_of_missing_labels(table: CleanedTable) -> str:
     return f"{said}: with {table.setting('truth_missing', 'auto')}, labels can leave their sets."
 
 
-def _beats(share: float, chance: float, rows: int) -> bool:
+def _beats_chance(share: float, chance: float, rows: int) -> bool:
     """Whether a share is above chance by more than twice its standard error."""
     return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
 
@@ -261,7 +260,7 @@ def beats_guess(table: CleanedTable) -> bool | None:
     known = judgement.get("calibration", {}).get("ambiguous")
     if known is not None and judgement.get("ambiguous") is not None:
         shares.append((known["accuracy"], judgement["ambiguous"]["guess"], known["rows"]))
-    return all(_beats(*one) for one in shares)
+    return all(_beats_chance(*one) for one in shares)
 
 
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
@@ -290,12 +289,12 @@ def summary(table: CleanedTable) -> list[str]:
     if said:
         sentences.append(said)
     if unknown:
-        hold = f"The model cannot judge sets that hold {_named(unknown)}"
+        hold = f"The model cannot judge sets that hold {_named_classes(unknown)}"
         sentences.append(f"{hold}: none of them is flagged.")
     return sentences
 
 
-def _named(classes: list[tuple[str, int, int]]) -> str:
+def _named_classes(classes: list[tuple[str, int, int]]) -> str:
     """Classes that are not judged, all of them if they are few."""
     words = "the class " if len(classes) == 1 else f"one of {len(classes):,} classes: "
     if len(classes) > MOST_NAMED:

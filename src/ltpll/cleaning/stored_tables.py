@@ -151,7 +151,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             urls=optional("url"),
             reviewed=optional("reviewed"),
         )
-        _check(table)
+        _check_table(table)
     except InputError:
         raise
     except Exception as error:  # pyarrow's, or those of columns with the wrong type
@@ -202,7 +202,7 @@ def _read_parquet(path: Path) -> Any:
 # ---- checking ----------------------------------------------------------------------------------
 
 
-def _check(table: CleanedTable) -> None:
+def _check_table(table: CleanedTable) -> None:
     """Raise ValueError if columns have different lengths, wrong types, or values out of range."""
     n, n_classes, cleaned, votes = len(table.ids), len(table.classes), table.labels, table.votes
     texts = (table.ids, table.paths, table.splits, table.groups, table.urls, cleaned.judged_by)

@@ -110,7 +110,7 @@ def page_contents(
 def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
     """Collect what the page of a finished run shows; by default, the title names the table."""
     rows, first = _rows_shown(run), review_rows(run)[:REVIEWED_FIRST]
-    votes, record, annotators = _votes(run, np.union1d(rows, first)), run.record, None
+    votes, record, annotators = _votes_by_row(run, np.union1d(rows, first)), run.record, None
     if run.votes is not None:
         annotators = {name: list(values) for name, values in annotator_columns(run).items()}
     # Apart from the names of classes, the words of the reasons are ours.
@@ -119,23 +119,23 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         title=title or f"Labels of {Path(record['source']['table']).name}",
         verdicts=verdicts(run),
         beats_guess=beats_guess(run),
-        findings=_findings(run),
+        findings=_sentences_on_sets(run),
         not_judged=sorted(not_judged(run), key=lambda one: -one[1]),
-        facts=_facts(run),
+        facts=_run_facts(run),
         class_names=[str(name) for name in run.classes],
         classes={name: list(values) for name, values in class_columns(run).items()},
-        confusions=_triples(*confusion_pairs(run)),
+        confusions=_pair_counts(*confusion_pairs(run)),
         annotators=annotators,
-        examples=[_example(run, int(i), votes) for i in rows],
+        examples=[_example_shown(run, int(i), votes) for i in rows],
         n_examples=len(run.ids),
         curves=record["curves"],
         config={name: record[name] for name in ("config", "source", "environment")},
         prior=record.get("prior"),
         choice=record.get("choice"),
         true_shares=true_shares(run),
-        truth=_truth(run),
+        truth=_truth_shown(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
-        review=list(zip([_example(run, int(i), votes) for i in first], why, strict=True)),
+        review=list(zip([_example_shown(run, int(i), votes) for i in first], why, strict=True)),
     )
 
 
@@ -149,7 +149,7 @@ def _rows_shown(run: CleanedTable) -> Numbers:
     return np.unique(np.concatenate([suspicious, uncertain]))
 
 
-def _votes(run: CleanedTable, rows: Numbers) -> dict[int, list[tuple[int, int]]]:
+def _votes_by_row(run: CleanedTable, rows: Numbers) -> dict[int, list[tuple[int, int]]]:
     """For each of these rows, how many annotators chose each label, the most frequent first."""
     found: dict[int, list[tuple[int, int]]] = {row: [] for row in rows.tolist()}
     if run.votes is not None:
@@ -162,7 +162,9 @@ def _votes(run: CleanedTable, rows: Numbers) -> dict[int, list[tuple[int, int]]]
     return found
 
 
-def _example(run: CleanedTable, i: int, votes: Mapping[int, list[tuple[int, int]]]) -> Example:
+def _example_shown(
+    run: CleanedTable, i: int, votes: Mapping[int, list[tuple[int, int]]]
+) -> Example:
     cleaned = run.labels
     return Example(
         id=str(run.ids[i]),
@@ -179,14 +181,14 @@ def _example(run: CleanedTable, i: int, votes: Mapping[int, list[tuple[int, int]
     )
 
 
-def _triples(pairs: Numbers, counts: Numbers) -> list[tuple[int, int, int]]:
+def _pair_counts(pairs: Numbers, counts: Numbers) -> list[tuple[int, int, int]]:
     return [(a, b, n) for (a, b), n in zip(pairs.tolist(), counts.tolist(), strict=True)]
 
 
-def _findings(run: CleanedTable) -> list[str]:
+def _sentences_on_sets(run: CleanedTable) -> list[str]:
     """What the judgement says about the sets, and whether it is right by true labels."""
-    judgement, issue = run.record.get("judgement"), run.labels.issue
-    if judgement is None:
+    judgement, issue = run.judgement, run.labels.issue
+    if not judgement:
         return []
     flagged, rows = int(issue.sum()), int((run.labels.judged_by != "own").sum())
     first = f"None of {counted(rows, 'set')} is flagged: no set is suspicious enough to say that it"
@@ -214,15 +216,15 @@ def _findings(run: CleanedTable) -> list[str]:
     return found
 
 
-def _truth(run: CleanedTable) -> Truth | None:
+def _truth_shown(run: CleanedTable) -> Truth | None:
     rows, _ = known_truth(run)
     if not len(rows):
         return None
     words = {"all": "all rows", "ambiguous": "ambiguous rows"}
-    figures = (run.record.get("judgement") or {}).get("calibration") or {}
+    figures = run.judgement.get("calibration", {})
     return Truth(
         n_rows=len(rows),
-        confusions=_triples(*true_confusion_pairs(run)),
+        confusions=_pair_counts(*true_confusion_pairs(run)),
         calibrations=[
             Calibration(words[name], figures[name], intervals)
             for name, intervals in calibration_intervals(run).items()
@@ -230,7 +232,7 @@ def _truth(run: CleanedTable) -> Truth | None:
     )
 
 
-def _facts(run: CleanedTable) -> list[tuple[str, str]]:
+def _run_facts(run: CleanedTable) -> list[tuple[str, str]]:
     record, cleaned = run.record, run.labels
     rows, test, config = record["rows"], record["last"].get("test", {}), record["config"]
     training = f", {rows['trained']:,} for training" if rows["held_out"] else ""
@@ -272,13 +274,13 @@ def render_cleaning_page(contents: PageContents) -> str:
     totals, truth = list(contents.classes["label_of"]), contents.truth
     confusion = true_confusion = None
     if contents.confusions:
-        confusion = _matrix(contents, contents.confusions, totals, range(len(totals)))
+        confusion = _confusion_matrix(contents, contents.confusions, totals, range(len(totals)))
     if truth is not None:
         totals = [0] * len(contents.class_names)
         for true, _, rows in truth.confusions:
             totals[true] += rows
         present = [c for c, total in enumerate(totals) if total]
-        true_confusion = _matrix(contents, truth.confusions, totals, present)
+        true_confusion = _confusion_matrix(contents, truth.confusions, totals, present)
     return templates.render(
         "cleaning.html",
         title=contents.title,
@@ -286,23 +288,23 @@ def render_cleaning_page(contents: PageContents) -> str:
         scripts=[templates.read_asset("cleaning.js")],
         contents=contents,
         named_classes=NAMED_CLASSES,
-        lines=sorted(_rows(contents.classes), key=lambda one: -one["label_of"]),
+        lines=sorted(_as_rows(contents.classes), key=lambda one: -one["label_of"]),
         longest_bar=_longest_bar(contents),
         frequencies=_frequencies(contents),
         confusion=confusion,
         true_confusion=true_confusion,
-        annotators=sorted(_rows(contents.annotators or {}), key=lambda one: one["agreement"]),
-        plots=_plots(contents.curves),
-        data=_data(contents),
+        annotators=sorted(_as_rows(contents.annotators or {}), key=lambda one: one["agreement"]),
+        plots=_training_plots(contents.curves),
+        data=_script_data(contents),
         config=templates.json_markup(contents.config),
     )
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _as_rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _data(contents: PageContents) -> dict[str, Any]:
+def _script_data(contents: PageContents) -> dict[str, Any]:
     """What the script shows and searches; it inserts all text as text, never as markup."""
 
     def compact(value: Any) -> Any:
@@ -325,7 +327,7 @@ def _longest_bar(contents: PageContents) -> float:
     return max(max(counts) / contents.n_examples, max(prior)) or 1
 
 
-def _matrix(
+def _confusion_matrix(
     contents: PageContents,
     pairs: Sequence[tuple[int, int, int]],
     totals: Sequence[int],
@@ -371,12 +373,13 @@ def _frequencies(contents: PageContents) -> dict[str, Any] | None:
     return {
         "ticks": [(at(tick), f"{100 * tick:g}%") for tick in ticks if first <= tick <= high],
         "rows": [
-            (name, [_share(one) for one in row], [at(one) for one in row]) for name, *row in rows
+            (name, [_share_text(one) for one in row], [at(one) for one in row])
+            for name, *row in rows
         ],
     }
 
 
-def _share(share: float) -> str:
+def _share_text(share: float) -> str:
     """A share as text; small ones with two digits."""
     return f"{share:.1%}" if share >= 0.01 or share == 0 else f"{float(f'{100 * share:.2g}'):g}%"
 
@@ -392,42 +395,39 @@ WORDS = {
 }
 
 
-def _plots(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+def _training_plots(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """One plot of the loss, and one of everything that is a share."""
-    top = max(curves["loss"]) or 1.0
-    marks = [(share, f"{share * top:.2g}") for share in (0, 0.5, 1)]
-    plots = [_plot("Loss", curves, "epoch", ["loss"], ".3g", top, marks)]
     shares = [name for name in WORDS if name != "loss" and name in curves]
+    plots = [_plot_of_curves("Loss", curves, "epoch", ["loss"], max(curves["loss"]) or 1.0)]
     if shares:
-        marks = [(share, f"{share:.0%}") for share in (0, 0.5, 1)]
-        title = "Evaluation during training"
-        plots.append(_plot(title, curves, "measured", shares, ".1%", 1.0, marks))
+        plots.append(_plot_of_curves("Evaluation during training", curves, "measured", shares))
     return plots
 
 
-def _plot(
+def _plot_of_curves(
     title: str,
     curves: Mapping[str, Sequence[float]],
     x: str,
     names: Sequence[str],
-    form: str,
-    top: float,
-    marks: Sequence[tuple[float, str]],
+    top: float | None = None,
 ) -> dict[str, Any]:
-    """The points of each line in the coordinates of the SVG, and the marks of its axes."""
-    last = max(curves[x]) or 1
+    """The points of each line in the coordinates of the SVG; without `top`, values are shares."""
+    last, end = max(curves[x]) or 1, top or 1.0
     width, height = WIDTH - LEFT - 8, HEIGHT - BOTTOM - 8
 
     def points(name: str) -> str:
         return " ".join(
-            f"{LEFT + width * epoch / last:.1f},{8 + height * (1 - value / top):.1f}"
+            f"{LEFT + width * epoch / last:.1f},{8 + height * (1 - value / end):.1f}"
             for epoch, value in zip(curves[x], curves[name], strict=True)
         )
 
+    def text(value: float, digits: int) -> str:
+        return f"{value:.{digits}g}" if top else f"{value:.{digits - 2}%}"
+
     return {
         "title": title,
-        "lines": [(WORDS[name], format(curves[name][-1], form), points(name)) for name in names],
-        "marks": [(8 + height * (1 - share), text) for share, text in marks],
+        "lines": [(WORDS[name], text(curves[name][-1], 3), points(name)) for name in names],
+        "marks": [(8 + height * (1 - at), text(at * end, 2)) for at in (0, 0.5, 1)],
         "last": last,
         "size": (WIDTH, HEIGHT, LEFT),
     }

@@ -21,7 +21,7 @@ def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
 
 def marker_text(folder: Path, names: Iterable[str]) -> bytes:
     """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
-    lines = (f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names))
+    lines = (f"{_sha256((folder / name).read_bytes())}  {name}\n" for name in sorted(names))
     return "".join(lines).encode()
 
 
@@ -51,7 +51,7 @@ def read_checked(path: Path) -> bytes:
         raise unreadable_run(folder, problem, RESTORE) from None
     if expected is None:
         raise unreadable_run(folder, f"there is no checksum of its file {path.name}", RESTORE)
-    if _digest(content) != expected:
+    if _sha256(content) != expected:
         problem = f"its file {path.name} is damaged or not the file that the run wrote"
         raise unreadable_run(folder, problem, RESTORE)
     return content
@@ -67,10 +67,10 @@ def damaged_files(folder: Path) -> list[str]:
 
 def _is_intact(path: Path, expected: str) -> bool:
     try:
-        return _digest(path.read_bytes()) == expected
+        return _sha256(path.read_bytes()) == expected
     except OSError:
         return False
 
 
-def _digest(content: bytes) -> str:
+def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

@@ -223,7 +223,7 @@ class Run:
         """
         name = f"The run {self.folder.name} in {self.root}"
         busy = BusyError(f"{name} is being trained by another process: wait for it.")
-        with self._writing():
+        with self._refusing_write_errors():
             self.root.mkdir(parents=True, exist_ok=True)
             lock = acquire_lock(self.root / f".{self.folder.name}.lock", busy)
         with lock:
@@ -231,13 +231,13 @@ class Run:
 
     def start(self) -> None:
         """Create the folder; of an interrupted attempt, finished parts of the same run are kept."""
-        with self._writing():
+        with self._refusing_write_errors():
             self.forget(keep_parts=self._has_begun())
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
-            write_atomically(self.folder / RunFile.CONFIG, _json(self.config))
+            write_atomically(self.folder / RunFile.CONFIG, _as_json_lines(self.config))
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _refusing_write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -245,42 +245,42 @@ class Run:
             raise InputError(f"{problem}: choose another output folder.") from error
 
     @property
-    def _stream(self) -> Path:
+    def _log_path(self) -> Path:
         return self.folder / RunFile.LOG
 
     def log(self, record: Record, durable: bool = False) -> None:
         """Append an epoch's record to the log; a durable one survives a power cut."""
         line = json.dumps(record, allow_nan=False) + "\n"
         try:
-            with self._stream.open("a", encoding="utf-8") as file:
+            with self._log_path.open("a", encoding="utf-8") as file:
                 file.write(line)
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write_error(self._stream, error) from error
+            raise cannot_write_error(self._log_path, error) from error
 
     def records(self) -> list[Record]:
         """The records logged so far, one per epoch."""
         try:
-            return [_checked_record(line) for line in self._lines()]
+            return [_parse_log_line(line) for line in self._complete_lines()]
         except (OSError, ValueError):
-            problem = f"The log {self._stream} is missing or damaged"
+            problem = f"The log {self._log_path} is missing or damaged"
             raise InputError(f"{problem}: {self._start_over}.") from None
 
     def keep_log(self, n: int) -> None:
         """Cut the log back to its first n records; later epochs are trained again."""
-        lines = self._lines() if self._stream.exists() else []
+        lines = self._complete_lines() if self._log_path.exists() else []
         try:
             for line in lines[:n]:
-                _checked_record(line)
+                _parse_log_line(line)
         except ValueError:
-            raise InputError(f"The log {self._stream} is damaged: {self._start_over}.") from None
+            raise InputError(f"The log {self._log_path} is damaged: {self._start_over}.") from None
         if len(lines) < n:
-            found = f"The log {self._stream} has {len(lines)} of the {n} epochs of its checkpoint"
+            found = f"The log {self._log_path} has {len(lines)} of the {n} epochs of its checkpoint"
             raise InputError(f"{found}: {self._start_over}.")
         remove_leftovers(self.folder)
-        write_atomically(self._stream, b"".join(lines[:n]))
+        write_atomically(self._log_path, b"".join(lines[:n]))
 
     @property
     def _start_over(self) -> str:
@@ -288,22 +288,22 @@ class Run:
             return "train the run from the start with --fresh"
         return f"delete the folder {self.folder} and rerun the command"
 
-    def _lines(self) -> list[bytes]:
+    def _complete_lines(self) -> list[bytes]:
         """All complete lines; a process that died may have left part of one."""
-        lines = self._stream.read_bytes().splitlines(keepends=True)
+        lines = self._log_path.read_bytes().splitlines(keepends=True)
         return [line for line in lines if line.endswith(b"\n")]
 
     def epochs_logged(self) -> int:
         """How many epochs the log has records of."""
         try:
-            return self._stream.read_bytes().count(b"\n")
+            return self._log_path.read_bytes().count(b"\n")
         except OSError:
             return 0
 
     def finish(self, result: Record) -> None:
         """Write the record, with the config and its key, then the marker with all checksums."""
         record = {"format": FORMAT, "key": self.key, "config": self.config, **result}
-        write_atomically(self.folder / RunFile.RESULT, _json(record))
+        write_atomically(self.folder / RunFile.RESULT, _as_json_lines(record))
         names = [file for file in RunFile if file.checked and (self.folder / file).exists()]
         write_atomically(self.folder / RunFile.MARKER, marker_text(self.folder, names))
 
@@ -407,7 +407,7 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
     return record
 
 
-def _checked_record(line: bytes) -> Record:
+def _parse_log_line(line: bytes) -> Record:
     record = parse_json(line)
     if not isinstance(record, dict):
         raise ValueError("a line of the log is damaged")
@@ -415,7 +415,7 @@ def _checked_record(line: bytes) -> Record:
     return record
 
 
-def _json(value: Record) -> bytes:
+def _as_json_lines(value: Record) -> bytes:
     """One line per entry: short enough to commit, and still readable in a diff."""
     lines = (
         f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}"
