@@ -120,7 +120,7 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("curves", "covering_rate"), ["0.5"], "a curve without a number"),
         (("last", "test"), {"accuracy": 0.5}, "only some of the held-out figures"),
         (("source",), [], "no source"),
-        (("source", "side"), "32", "no size of pictures"),
+        (("source", "side"), "32", "no readable account of its table"),
         (("config", "method"), None, "no method"),
         (("prior",), "average", "a prior that is not a mapping"),
         (
@@ -131,10 +131,14 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("prior", "because"), None, "no reason for the estimate of its prior"),
         (("choice",), 3, "a choice that is not text"),
         (("judgement", "missing"), "few", "a judgement without its figures"),
-        (("judgement", "recovered"), [1], "without the recovered rows of each class"),
-        (("judgement", "not_judged"), [[3, 1, 0]], "does not name the classes it leaves out"),
-        (("judgement", "ambiguous"), {"rows": 2}, "without figures for ambiguous rows"),
-        (("judgement", "calibration"), {"all": {"rows": 3}}, "a calibration without its figures"),
+        (("judgement", "recovered"), [1], "without figures for its classes"),
+        (("judgement", "not_judged"), [[3, 1, 0]], "without figures for its classes"),
+        (
+            ("judgement", "ambiguous"),
+            {"rows": 2},
+            "without figures for its classes, ambiguous rows",
+        ),
+        (("judgement", "calibration"), {"all": {"rows": 3}}, "ambiguous rows or calibration"),
         (("last", "test", "by_goal"), ["balanced"], "held-out figures that are not numbers"),
         (
             ("last", "test", "by_goal", "accuracy"),

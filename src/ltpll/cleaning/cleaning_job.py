@@ -201,7 +201,7 @@ class CleaningJob:
         estimate: Callable[..., Any],
     ) -> Any:
         """What cross-validation decides before training, unless the folder has stored it."""
-        file, folds = CHOICES[name]
+        file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         candidates, world = self.fitting.candidates, self.trainer.world
         kept = KeptFolds(folder, folds, CHECKPOINT_SECONDS)
         found = world.agreed(_stored_choice(folder / file, name, candidates.n_classes))
@@ -214,12 +214,6 @@ class CleaningJob:
         if name == "missing":
             on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
         return found
-
-
-CHOICES = {
-    "missing": (RunFile.MISSING, RunFile.MISSING_FOLDS),
-    "comparison": (RunFile.COMPARISON, RunFile.COMPARISON_FOLDS),
-}
 
 
 def _warn_of_divided_groups(

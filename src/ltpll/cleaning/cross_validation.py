@@ -108,9 +108,8 @@ def fold_stage(
     _check_learnable(x, sets, [others for others, _ in splits])
     parts = fold_parts("fold", classifier, splits)
     alone = current_world().alone
-    return Stage(
-        parts, _parallel_folds(classifier, x, len(parts), workers) if alone else 1, "folds"
-    )
+    at_once = _parallel_folds(classifier, x, len(parts), workers) if alone else 1
+    return Stage(parts, at_once, "folds")
 
 
 def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:

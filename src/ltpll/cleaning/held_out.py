@@ -41,11 +41,8 @@ class HeldOutEvaluation(Measurement):
         every: int = 1,
     ) -> None:
         super().__init__(every)
-        self.x = x
-        self.candidates = candidates
-        self.labels = _labels_if_known(labels)
-        self.training_labels = _labels_if_known(training_labels)
-        self.goal = goal
+        self.x, self.candidates, self.goal = x, candidates, goal
+        self.known, self.known_in_training = _known(labels), _known(training_labels)
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
@@ -61,22 +58,25 @@ class HeldOutEvaluation(Measurement):
                 logits = predictor.adjusted(outputs, goal).cpu()
                 by_goal[goal] = self._held_out_figures(logits, self.candidates)
             record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
-            if self.labels is not None:
-                record["test"]["labelled"] = int((self.labels >= 0).sum())
-        if self.training_labels is not None:
-            known = torch.from_numpy(np.flatnonzero(self.training_labels >= 0))
-            true = torch.from_numpy(self.training_labels)[known]
-            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[known], true)
+            if self.known is not None:
+                record["test"]["labelled"] = len(self.known[0])
+        if self.known_in_training is not None:
+            rows, true = self.known_in_training
+            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[rows], true)
         return record
 
     def _held_out_figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
         found = {"covering_rate": float(candidates.contains(logits.argmax(1)).double().mean())}
-        if self.labels is not None:
-            known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
-            figures = evaluate(logits[known], torch.from_numpy(self.labels)[known])
+        if self.known is not None:
+            rows, true = self.known
+            figures = evaluate(logits[rows], true)
             found |= {"accuracy": figures.accuracy, "balanced_accuracy": figures.balanced_accuracy}
         return found
 
 
-def _labels_if_known(labels: Labels | None) -> Labels | None:
-    return labels if labels is not None and bool((labels >= 0).any()) else None
+def _known(labels: Labels | None) -> tuple[Tensor, Tensor] | None:
+    """The rows whose true label is known, and these labels, if there are any."""
+    if labels is None or not (labels >= 0).any():
+        return None
+    rows = np.flatnonzero(labels >= 0)
+    return torch.from_numpy(rows), torch.from_numpy(labels[rows])

@@ -51,14 +51,16 @@ def _table_problem(record: Record) -> str | None:
     rows = _hold(record["rows"], is_whole_number, "all", "trained", "held_out")
     if not rows or not isinstance(record.get("skipped"), list):
         return "no numbers of rows"
-    if not is_text(source.get("table")) or not isinstance(source.get("reading"), dict):
-        return "no path of its table, or no account of how it was read"
-    if not are_texts(source.get("feature_names")) or not is_whole_number(source.get("side")):
-        return "no feature names, or no size of pictures"
-    if not all(isinstance(source.get(name, 0), str | None) for name in ("images", "features")):
-        return "paths of pictures or features that are not text"
-    if not all(isinstance(source.get(name), dict | None) for name in ("preprocessing", "backbone")):
-        return "an unreadable account of how pictures were scaled or of the pretrained network"
+    paths = [source.get("table"), source.get("images", 0), source.get("features", 0)]
+    parts = [source.get(name) for name in ("reading", "preprocessing", "backbone")]
+    if not (
+        all(isinstance(path, str | None) for path in paths)
+        and all(isinstance(part, dict | None) for part in parts)
+        and None not in (paths[0], parts[0])
+        and are_texts(source.get("feature_names"))
+        and is_whole_number(source.get("side"))
+    ):
+        return "no readable account of its table, pictures or features"
     return (
         _held_out_problem(record["last"])
         or prior_problem(record, n_classes)
@@ -83,16 +85,16 @@ def _held_out_problem(last: Record) -> str | None:
 
 
 def _curves_problem(curves: Record) -> str | None:
-    epochs, measured = curves.get("epoch"), curves.get("measured", [])
+    epochs, measured = curves.get("epoch", []), curves.get("measured", [])
     for numbers in (epochs, measured):
-        if not isinstance(numbers, list) or not all(map(is_whole_number, numbers)):
+        if not are_figures(numbers, None, missing=False) or not all(map(is_whole_number, numbers)):
             return "curves without epochs"
-        if min(numbers, default=0) < 0:
-            return "curves without epochs"
-    if not epochs or not are_figures(curves.get("loss"), len(epochs), missing=False):
-        return "no loss for each epoch"
     lines = [curves[name] for name in TABLE_CURVES if name in curves]
-    if not all(measured and are_figures(line, len(measured), missing=False) for line in lines):
+    if not epochs or min(epochs + measured) < 0 or (lines and not measured):
+        return "curves without epochs"
+    if not are_figures(curves.get("loss"), len(epochs), missing=False):
+        return "no loss for each epoch"
+    if not all(are_figures(line, len(measured), missing=False) for line in lines):
         return "a curve without a number for each epoch"
     return None
 
@@ -102,30 +104,24 @@ def _judgement_problem(record: Record, n_classes: int) -> str | None:
     judgement = record.get("judgement")
     if judgement is None:
         return None
-    if not isinstance(judgement, dict) or not _hold(
-        judgement, is_number, "temperature", "missing", "covering", "chance"
-    ):
+    if not _hold(judgement, is_number, "temperature", "missing", "covering", "chance"):
         return "a judgement without its figures"
-    if not are_figures(judgement.get("recovered"), n_classes, missing=False):
-        return "a judgement without the recovered rows of each class"
-    unknown = judgement.get("not_judged")
-    if not isinstance(unknown, list) or not all(
-        isinstance(one, list)
-        and len(one) == 3
-        and all(map(is_whole_number, one))
-        and 0 <= one[0] < n_classes
-        for one in unknown
-    ):
-        return "a judgement that does not name the classes it leaves out"
-    inside, calibration = judgement.get("ambiguous"), judgement.get("calibration", {})
-    if inside is not None and not _hold(inside, is_number, "rows", "expected", "guess"):
-        return "a judgement without figures for ambiguous rows"
+    unknown, calibration = judgement.get("not_judged"), judgement.get("calibration", {})
+    ambiguous = judgement.get("ambiguous")
     names = ("rows", "accuracy", "mean_confidence", "calibration_error")
-    if not isinstance(calibration, dict) or not all(
-        _hold(one, is_number, *names) and (one.get("ranking") is None or is_number(one["ranking"]))
-        for one in calibration.values()
+    if not (
+        are_figures(judgement.get("recovered"), n_classes, missing=False)
+        and isinstance(unknown, list)
+        and all(are_figures(one, 3, missing=False) for one in unknown)
+        and all(all(map(is_whole_number, one)) and 0 <= one[0] < n_classes for one in unknown)
+        and (ambiguous is None or _hold(ambiguous, is_number, "rows", "expected", "guess"))
+        and isinstance(calibration, dict)
+        and all(_hold(one, is_number, *names) for one in calibration.values())
+        and all(
+            one.get("ranking") is None or is_number(one["ranking"]) for one in calibration.values()
+        )
     ):
-        return "a calibration without its figures"
+        return "a judgement without figures for its classes, ambiguous rows or calibration"
     return None
 
 
