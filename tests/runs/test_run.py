@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 import ltpll
 from ltpll.errors import BusyError, InputWarning
 from ltpll.runs.checksums import damaged_files
-from ltpll.runs.environment import _commit, code_fingerprint, environment
+from ltpll.runs.environment import _commit, environment
 from ltpll.runs.run import Run, config_hash, read_result
 from ltpll.runs.schema import Kind
+from ltpll_research.recording import code_fingerprint
 from ltpll_research.records import finished_runs, results_under
 from support.refusals import refusal
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from ltpll.evaluation.during_training import Evaluate, best_epoch
+from ltpll.runs.environment import PACKAGE
 from ltpll.runs.recording import RunLog, begin_run, round_floats, training_conditions
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
@@ -15,6 +19,16 @@ from ltpll.training.trainer import PartialLabelTrainer
 
 SNAPSHOTS = 8
 CURVE_POINTS = 120
+
+
+@cache
+def code_fingerprint(*others: Path) -> str:
+    """A hash of the source of ltpll and of other packages, which tells versions apart."""
+    digest = hashlib.sha256()
+    for folder in (PACKAGE, *others):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def record_training(

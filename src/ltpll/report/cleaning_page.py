@@ -347,9 +347,7 @@ def _confusion_matrix(
 
 
 def _frequencies(contents: PageContents) -> dict[str, Any] | None:
-    """The shares of each class (the estimated prior with its bounds, the model's own estimate, the
-    true share), and where they lie on a logarithmic axis.
-    """
+    """The shares of each class as estimated, with bounds, by the model and in truth, on an axis."""
     if contents.prior is None:
         return None
     columns = [contents.prior[name] for name in ("estimate", "lower", "upper")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -20,32 +19,19 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 def environment(device: str) -> Record:
     """The versions, commit, hardware and number of threads that belong beside every figure."""
-    return {**_software(), "device": device, "hardware": _hardware(device), "threads": _threads()}
+    import torch
 
-
-@cache
-def code_fingerprint(*others: Path) -> str:
-    """A hash of the source of this package and others, which tells versions apart."""
-    digest = hashlib.sha256()
-    for folder in (PACKAGE, *others):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+    hardware, threads = _hardware(device), torch.get_num_threads()
+    return {**_software(), "device": device, "hardware": hardware, "threads": threads}
 
 
 @cache
 def _software() -> Record:
-    def version(name: str) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            return "unknown"
-
     return {
         "ltpll": __version__,  # a source tree on the path has no metadata
         "commit": _commit(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        **{name: metadata.version(name) for name in ("torch", "numpy", "scikit-learn")},
     }
 
 
@@ -86,9 +72,3 @@ def _hardware(device: str) -> str:
         models = re.findall(r"^model name\s*:(.*)$", cpuinfo.read_text(), flags=re.M)
         name = models[0].strip() if models else name
     return f"{name}, {os.cpu_count()} cores"
-
-
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
