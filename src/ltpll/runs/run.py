@@ -120,7 +120,7 @@ class Run:
             damaged = damaged_files(self.folder)  # another process may have restored them by now
             if damaged:
                 lost = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)})"
-                warnings.warn(f"{lost}: they are made again.", InputWarning, stacklevel=2)
+                warnings.warn(f"{lost}: training restores them.", InputWarning, stacklevel=2)
                 if RunFile.LOG in damaged:
                     self.forget()
                 for name in (RunFile.MARKER, *damaged):
