@@ -12,7 +12,7 @@ from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress
-from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD, Lost, Pruned, prune_candidates, without
+from ltpll.pruning.votes import Lost, Pruned, prune_candidates, without
 from ltpll.rebalancers.auto import Auto, shares_of
 
 NEEDS_FEATURES = "Neighbours are found by features, not by pixels"
@@ -22,24 +22,15 @@ class PrunedExamples(NamedTuple):
     """Examples whose sets were pruned, and what was removed."""
 
     examples: Examples
-    pruned: Pruned  # of all rows
     of_training: Pruned  # of the training rows, the only ones that change
     lost: Lost | None  # the true labels of the training rows, if any are known
 
 
-def prune_examples(
-    examples: Examples,
-    *,
-    neighbours: int = NEIGHBOURS,
-    threshold: float = THRESHOLD,
-    on_progress: OnProgress | None = None,
-) -> PrunedExamples:
+def prune_examples(examples: Examples, on_progress: OnProgress | None = None) -> PrunedExamples:
     """Prune the candidate sets of a table; held-out rows neither vote nor change.
 
     Args:
         examples: The examples, from `read_examples`, with features.
-        neighbours: The number of neighbours that vote.
-        threshold: The smallest share of the best candidate's votes with which a candidate is kept.
         on_progress: Called several times with the amount of finished work and its total.
 
     Returns:
@@ -59,22 +50,15 @@ def prune_examples(
         )
     everything = len(training) == len(examples)
     x, own = (examples.x, sets) if everything else (examples.x[training], sets.select(training))
-    found = prune_candidates(
-        x, own, neighbours=neighbours, threshold=threshold, on_progress=on_progress
-    )
-    pruned = found
+    found = prune_candidates(x, own, on_progress=on_progress)
+    left, labels = found.candidates, examples.table.labels
     if not everything:
         removed = np.zeros(len(sets.labels), dtype=bool)
         removed[np.repeat(chosen, sets.sizes.numpy())] = found.removed.numpy()
-        pruned = without(sets, removed)
-    lost = None if examples.table.labels is None else found.lost(examples.table.labels[training])
-    table = replace(examples.table, candidates=pruned.candidates)
-    return PrunedExamples(
-        replace(examples, table=table),
-        pruned,
-        found,
-        lost if lost is not None and lost.rows else None,
-    )
+        left = without(sets, removed).candidates
+    lost = None if labels is None else found.lost(labels[training])
+    pruned = replace(examples, table=replace(examples.table, candidates=left))
+    return PrunedExamples(pruned, found, lost if lost is not None and lost.rows else None)
 
 
 def settings_after_pruning(settings: TrainingSettings, found: PrunedExamples) -> TrainingSettings:

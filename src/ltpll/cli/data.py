@@ -11,7 +11,6 @@ from ltpll.cli.console import print_line
 from ltpll.cli.describe import DescribeCommand, describe
 from ltpll.cli.options import data_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.cli.prune import PruneCommand, prune
 from ltpll.formatting import command
 
 app = typer.Typer(
@@ -49,4 +48,3 @@ def example(
 
 
 app.command(cls=DescribeCommand)(describe)
-app.command(cls=PruneCommand)(prune)
