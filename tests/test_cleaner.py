@@ -1,4 +1,4 @@
-"""`LabelCleaner`: in memory, the labels that `ltpll train` and `ltpll clean` write for the same table."""
+"""`LabelCleaner`: in memory, the labels that `ltpll train` and `ltpll clean` write."""
 
 import pickle
 import tempfile

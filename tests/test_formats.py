@@ -1,4 +1,4 @@
-"""Files that released versions have written are read (docs/formats.md), and files of other versions are refused in one sentence."""
+"""Files of released versions are read (docs/formats.md), others refused in one sentence."""
 
 import json
 import re
@@ -117,8 +117,8 @@ def test_an_interrupted_run_with_a_file_of_a_newer_version_is_refused_and_stays(
         "train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", folder.name, status=2
     )
     assert (
-        f"{file}.safetensors has the format 'ltpll-checkpoint-99', and this version of ltpll reads '{CHECKPOINT_FORMAT}': use the"
-        in said
+        f"{file}.safetensors has the format 'ltpll-checkpoint-99', and this version of "
+        f"ltpll reads '{CHECKPOINT_FORMAT}': use the" in said
     )
     assert contents(folder, "fold-*", "checkpoint*") == before
 
@@ -155,7 +155,7 @@ def test_a_classifier_of_a_newer_version_is_refused_and_stays(files):
     before = path.read_bytes()
     with pytest.raises(
         InputError,
-        match=r"has the format 'ltpll-checkpoint-99', and this version of ltpll reads '.+': use the version",
+        match=r"has the format 'ltpll-checkpoint-99', and this version of ltpll reads '.+'",
     ):
         PartialLabelClassifier.load(path)
     assert path.read_bytes() == before
@@ -167,7 +167,7 @@ def test_a_record_of_a_newer_version_is_refused_and_stays(files, tmp_path):
     path.write_text(re.sub(RUN_FORMAT, "ltpll-run-99", text), encoding="utf-8")
     with pytest.raises(
         InputError,
-        match=r"has the format 'ltpll-run-99', and this version of ltpll reads 'ltpll-run-1': use the version",
+        match=r"has the format 'ltpll-run-99', and this version of ltpll reads 'ltpll-run-1'",
     ):
         read_result(path)
     assert path.exists()

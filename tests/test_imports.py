@@ -39,7 +39,7 @@ LAYERS = [
 ]
 LAYERS_OF_RESEARCH = [
     ["schema"],
-    ["authors_draw", "bound", "image_sets", "plotting", "summary"],
+    ["authors_draw", "bound", "image_sets", "plotting", "recording", "records", "summary"],
     ["benchmark", "report"],
     ["engine_speed", "paper", "probe", "run_ambiguity", "studies"],
     ["tsne"],

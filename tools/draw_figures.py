@@ -15,8 +15,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from ltpll.runs.run import Record, results_under
+from ltpll.runs.run import Record
 from ltpll.synthetic import example_tables
+from ltpll_research.records import results_under
 from tools import render_docs
 
 mpl.use("Agg")

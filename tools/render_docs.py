@@ -16,7 +16,7 @@ from pathlib import Path
 from ltpll.errors import InputError
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
-from ltpll.runs.run import Record, results_under
+from ltpll.runs.run import Record
 from ltpll_research.benchmark import FIRST_EDITION, RECIPES
 from ltpll_research.paper.catalog import ITEMS, with_equal_lengths
 from ltpll_research.paper.compare import compare, compare_other_lengths
@@ -24,6 +24,7 @@ from ltpll_research.paper.grid import Finished
 from ltpll_research.paper.layout import identities_with_runs, lay_out, markdown
 from ltpll_research.paper.protocols import PROTOCOLS
 from ltpll_research.paper.verdicts import verdicts_markdown
+from ltpll_research.records import results_under
 from ltpll_research.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]

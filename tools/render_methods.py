@@ -22,8 +22,9 @@ from ltpll.part_info import PartInfo
 from ltpll.parts import describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
-from ltpll.runs.run import Record, results_under
+from ltpll.runs.run import Record
 from ltpll.settings import as_toml
+from ltpll_research.records import results_under
 from ltpll_research.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 

@@ -3,8 +3,9 @@
 import pytest
 
 import ltpll_research  # noqa: F401
-from ltpll.runs.run import Run, finished_runs, read_result
+from ltpll.runs.run import Run, read_result
 from ltpll.runs.schema import CHECKS, Kind
+from ltpll_research.records import finished_runs
 from support.refusals import refusal
 
 

@@ -38,14 +38,13 @@ from ltpll.validation import in_range, whole_number
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Columns of `ltpll clean`, in this order, and their names here.
-SAME = ("label", "confidence", "runner_up", "margin", "set_size", "suspicion")
-COLUMNS = {**dict(zip(SAME, SAME, strict=True)), "issue": "lacks_label"}
-COLUMNS |= {"suggestion": "suggestion", "judged": "judged"}
+# Columns of `ltpll clean`; `issue` is called `lacks_label` here.
+COLUMNS = ["label", "confidence", "runner_up", "margin", "set_size", "suspicion"]
+COLUMNS += ["issue", "suggestion", "judged"]
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Cleans labels: for each row a label, its confidence, and whether its set lacks the true label.
+    """Cleans labels: finds each row's label, its confidence, and sets that lack the true label.
 
     It trains a classifier on all rows, and one for each fold of a cross-validation, so that every
     row is also judged by a classifier that was not trained on it. `ltpll train` and `ltpll clean`
@@ -100,8 +99,12 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on examples and their candidate sets, and clean their labels.
 
         Args:
-            X: Features (2-D, a DataFrame) or images, as in `PartialLabelClassifier.fit`.
-            y: Their candidate sets, in any form that `PartialLabelClassifier.fit` takes.
+            X: Finite numbers: features, (rows, features), in an array or a table of pandas, polars
+                or pyarrow, or 4-D images with 1 or 3 channels in the second or the last dimension.
+                Encode text, and fill in missing values, before; pictures in files are cleaned by
+                `ltpll train`.
+            y: Their candidate sets, one per row and none of them empty: strings such as `cat|fox`,
+                sets or lists of class labels, a 0/1 matrix, `Candidates`, or one label per row.
             groups: The picture, scene or recording that each row belongs to. Rows of a group are
                 in the same fold.
 
@@ -109,17 +112,16 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The fitted cleaner.
 
         Raises:
-            InputError: The data cannot be used, or parts or settings do not fit together.
+            InputError: The data cannot be used, or parts or settings do not fit together. It is a
+                ValueError, as are scikit-learn's errors about text, NaN or infinity in `X`.
         """
         import pandas as pd
 
         estimator = PartialLabelClassifier() if self.estimator is None else self.estimator
         if not isinstance(estimator, PartialLabelClassifier):
             raise InputError(f"The estimator is {shown(estimator)}: give a PartialLabelClassifier.")
-        folds, workers = (
-            whole_number(self.folds, 0, "folds"),
-            self.workers and whole_number(self.workers, 1, "workers"),
-        )
+        folds = whole_number(self.folds, 0, "folds")
+        workers = self.workers and whole_number(self.workers, 1, "workers")
         in_range(self.false_discoveries, "false_discoveries", 0, 1)
         if y is None:
             missing = "A cleaner requires y to be passed, but the target y is None"
@@ -137,7 +139,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups = candidates.groups.tolist()
         index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
         table = LabelTable(
-            ids=_texts(index),
+            ids=_as_texts(index),
             candidates=candidates,
             labels=None,
             splits=None,
@@ -145,22 +147,15 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=None,
             feature_names=() if names is None else tuple(names),
             votes=None,
-            groups=None if groups is None else _texts(groups),
+            groups=None if groups is None else _as_texts(groups),
         )
-        progress = Progress() if self.verbose else None
+        examples, progress = Examples(table, x, []), Progress() if self.verbose else None
         job = CleaningJob(
-            classifier,
-            Examples(table, x, []),
-            folds=folds,
-            seed=seed,
-            workers=workers,
-            progress=progress,
+            classifier, examples, folds=folds, seed=seed, workers=workers, progress=progress
         )
+        callbacks = [OnEpoch(classifier.on_epoch)] if classifier.on_epoch else []
         with TemporaryDirectory(prefix="ltpll-") as folder:
-            found = job.run(
-                Path(folder),
-                callbacks=[OnEpoch(classifier.on_epoch)] if classifier.on_epoch else [],
-            )
+            found = job.run(Path(folder), callbacks=callbacks)
         if found is None:
             several = "Under torchrun, only the first process has the results"
             raise InputError(f"{several}: start a single process.")
@@ -173,8 +168,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.expected_wrong_ = float(self.table_.doubts.sum())
         self.summary_ = "\n".join(summary(self.table_))
         columns = cleaned_columns(self.table_)
-        chosen = {name: columns[stored] for stored, name in COLUMNS.items()}
-        self.labels_ = pd.DataFrame(chosen, index=index)
+        self.labels_ = pd.DataFrame({name: columns[name] for name in COLUMNS}, index=index)
+        self.labels_ = self.labels_.rename(columns={"issue": "lacks_label"})
         own_names = dict(zip(record["classes"], labels.classes.tolist(), strict=True))
         for name in ("label", "runner_up", "suggestion"):
             own = [own_names.get(text) for text in columns[name]]
@@ -235,7 +230,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         write_cleaning_page(Path(path), contents_of(self.table_, title))
 
 
-def _texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
+def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
     return np.asarray([str(value) for value in values], dtype=object)
 
 

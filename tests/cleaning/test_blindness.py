@@ -1,4 +1,4 @@
-"""Training is blind to true labels: whatever they are, and whether there are any, targets, cleaned labels and predictions are the same."""
+"""Training is blind to true labels: targets, cleaned labels and predictions are the same."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,8 @@ FEATURES = [row[2:] for row in ROWS]
 VOTES = [(i, worker, RNG.choice(SETS[i])) for worker in ("ann", "bob", "cid") for i in range(N)]
 PROBABILITIES = [[f"{p:.3f}" for p in RNG.dirichlet(np.ones(3))] for _ in range(N)]
 
-# For each kind of table: the way to read it, its columns without the truth, and for each row its example and its cells.
+# For each kind of table: the way to read it, its columns without the truth, and for each row its
+# example and its cells.
 KINDS = {
     "sets": (Reading(label="truth"), ["candidates"], [(i, ["|".join(SETS[i])]) for i in range(N)]),
     "class columns": (
@@ -55,7 +56,8 @@ def trained(folder, kind, truth):
         header,
         [[f"x{i}", *cells, SPLITS[i], *([truth[i]] if truth else [])] for i, cells in rows],
     )
-    # The features of a table of annotations are in a second table, in which the truth is not a feature either.
+    # The features of a table of annotations are in a second table, in which the truth is not a
+    # feature either.
     numbers = [["abc".index(truth[i])] if truth else [] for i in range(N)]
     beside = write_csv(
         folder / "x.csv",

@@ -1,4 +1,4 @@
-"""The table of classes and the comparison with true labels, against scikit-learn and plain loops."""
+"""The table of classes and the comparison with true labels, against scikit-learn and loops."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other
         == f"About 15% of the sets seem to lack the true label{advice}."
     )
     none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
-    said = f"About 15% of the sets seem to lack the true label, but none certainly enough to be flagged{advice}."
+    said = "About 15% of the sets seem to lack the true label, but none certainly enough"
+    said += f" to be flagged{advice}."
     assert said_of_missing_labels(none) == said
     assert " ".join(summary(none)).count("lack the true label") == 1
 

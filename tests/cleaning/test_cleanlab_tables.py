@@ -1,4 +1,4 @@
-"""Tables for cleanlab: its column names, and probabilities in the order of the classes that its Datalab finds in them."""
+"""Tables for cleanlab: its column names, and probabilities in the order of its classes."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""The commands for own data: from pictures and a table to cleaned labels, predictions, a report and an ONNX model."""
+"""The commands for own data: from a table to cleaned labels, predictions, a page and a model."""
 
 import csv
 import errno
@@ -31,7 +31,7 @@ QUICK = [
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory):
-    """A folder with pictures, labels.csv and a finished run; rows 8 and 20 lack their true label."""
+    """Pictures, labels.csv and a finished run; rows 8 and 20 lack their true label."""
     folder = tmp_path_factory.mktemp("trees")
     true = write_trees(folder, wrong=(8, 20))
     out = ltpll(
@@ -83,7 +83,7 @@ def test_pictures_and_a_table_become_cleaned_labels(trees, tmp_path):
 
 @pytest.fixture(scope="module")
 def contradicted(tmp_path_factory):
-    """A finished run on a table of 400 rows and five classes of different size; every tenth set lacks the true label."""
+    """A finished run on 400 rows of five classes; every tenth set lacks the true label."""
     rng = np.random.default_rng(0)
     y = np.sort(rng.choice(5, 400, p=[0.3, 0.25, 0.2, 0.15, 0.1]))
     x = rng.normal(0, 0.6, (400, 4)) + 3 * np.eye(5, 4)[y]
@@ -335,8 +335,8 @@ def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_whic
         tmp_path / "run",
     )
     assert (
-        "Columns: task 'image', worker 'annotator', annotation 'choice', label 'truth' (true labels, for evaluation only)."
-        in printed
+        "Columns: task 'image', worker 'annotator', annotation 'choice', label "
+        "'truth' (true labels, for evaluation only)." in printed
     )
     assert "On training rows: true label recovered for" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.csv")
@@ -345,7 +345,8 @@ def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_whic
             choice for task, _, choice, _ in votes if task == row["id"]
         }
         assert row["true_label"] == label
-    # New examples need neither annotations nor true labels; new annotations are read as the old ones were.
+    # New examples need neither annotations nor true labels; new annotations are read as the old
+    # ones were.
     write_csv(tmp_path / "new.csv", ["image"], [[row[0]] for row in rows[:5]])
     ltpll(
         "predict",
@@ -472,7 +473,8 @@ def test_another_goal_for_a_finished_run_is_a_matter_of_prediction(tmp_path):
     [
         (
             ["a; b", "a", "b"],
-            "Row 1 below the header of {} has the candidate 'a; b', which looks like several labels",
+            "Row 1 below the header of {} has the candidate 'a; b', which looks like "
+            "several labels",
         ),
         (["a; b", "a", "b"], "use one separator throughout, and pass --separator ';'."),
         (["a|b", "", "b"], "read it with --set table.empty=all if nothing is known"),
@@ -504,7 +506,8 @@ def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
     ]
     message = ltpll(*command, status=2)
     assert message.endswith(
-        "in the feature column 'weight': correct the cell, drop the row, or leave the column out with --set table.ignore=weight."
+        "in the feature column 'weight': correct the cell, drop the row, or leave the "
+        "column out with --set table.ignore=weight."
     )
     assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
         *command, "--set", "table.ignore=weight"
@@ -589,7 +592,8 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
             *command, "--out", tmp_path / "cut", status=130
         )
     ltpll(*command, "--out", tmp_path / "cut")
-    # It resumes from the checkpoint before the interrupted epoch and never trains a finished fold twice.
+    # It resumes from the checkpoint before the interrupted epoch and never trains a finished fold
+    # twice.
     assert [epoch for name, epoch in seen if name == "training"] == [1, 2, 3, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 1 of 2"] == [1, 2, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 2 of 2"] == [1, 2, 2, 3, 4, 5, 6]
@@ -726,7 +730,8 @@ def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
             "labelled": record["rows"]["held_out"],
         } == record["last"]["test"]
         for name, figures in by_goal.items():
-            words = f"accuracy {figures['accuracy']:.1%}, balanced accuracy {figures['balanced_accuracy']:.1%}"
+            words = f"accuracy {figures['accuracy']:.1%}, "
+            words += f"balanced accuracy {figures['balanced_accuracy']:.1%}"
             assert re.search(
                 rf"ith\s+the\s+goal\s+{name}\b.*?:\s+" + words.replace(" ", r"\s+"),
                 printed[goal],
@@ -839,7 +844,7 @@ def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_
     assert not (tmp_path / "other").exists()
 
 
-# ---- bad input ----------------------------------------------------------------------------------------------------------
+# ---- bad input ----------------------------------------------------------------------------------
 
 
 def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(trees, tmp_path):

@@ -89,7 +89,7 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
 
 @dataclass
 class LastOneWaits:
-    """Builds classifiers in worker processes, but the third one only once there is a file `go`, however fast the machine is."""
+    """Builds classifiers in worker processes, but the third one only once a file `go` exists."""
 
     folder: Path
     parent: int
@@ -150,7 +150,7 @@ def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypa
         trainer, inputs, candidates = MAKE(epochs=3, batch_size=16).begin(x, sets)
         with path.open("wb", buffering=0) as file:
             assert module._read_report(path) is None
-            trainer.fit(inputs, candidates, [module._Report(file), Reading(), checkpoint])
+            trainer.fit(inputs, candidates, [module._ReportEpochs(file), Reading(), checkpoint])
         return trainer.steps_per_epoch
 
     with pytest.raises(KeyboardInterrupt):

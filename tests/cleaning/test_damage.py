@@ -1,4 +1,4 @@
-"""Facts about finished runs on tables whose files were damaged, lost or exchanged: nothing is believed, and the advice given works."""
+"""Finished runs whose files were damaged, lost or exchanged: nothing is believed."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The judgement of sets, against simulations in which it is known which sets lack their label, and against the formula row by row."""
+"""The judgement of sets, against simulations with known truth and the formula row by row."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
 
 
 def simulated(missing, *, n=4000, c=8, sharpness=1.0, seed=0):
-    """A classifier whose logits are `sharpness` times too large; random sets of one to three labels; which of them lack the true one."""
+    """A classifier whose logits are `sharpness` times too large; random sets; which lack truth."""
     rng = np.random.default_rng(seed)
     true = rng.dirichlet(np.full(c, 0.15), n)
     y = np.asarray([rng.choice(c, p=row) for row in true])

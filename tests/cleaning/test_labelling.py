@@ -14,7 +14,7 @@ from ltpll.tables.label_table import LabelTable
 
 
 def made_up(n=200, seed=0, votes=None):
-    """Examples with three classes, of which the last tenth is held out, probabilities for them, and others for the trained rows."""
+    """Examples of three classes, the last tenth held out, with two kinds of probabilities."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
     sets = rng.random((n, 3)) < 0.4
@@ -42,7 +42,7 @@ def shares_of(predictions, row, temperature):
     return dict(zip(predictions.candidates[start:end].tolist(), powers / powers.sum(), strict=True))
 
 
-def test_the_label_is_the_most_probable_candidate_by_the_mean_of_classifiers_that_know_the_row_and_that_do_not():
+def test_the_label_is_the_best_candidate_by_the_mean_of_classifiers_that_know_the_row_and_do_not():
     examples, predictions, trained, own = made_up()
     cleaned, judgement = label_rows(predictions, examples, trained, own)
     differ = 0
@@ -86,7 +86,8 @@ def test_without_folds_only_held_out_rows_are_judged():
 def test_rows_on_which_annotators_agree_have_a_share_of_missing_labels_of_their_own():
     rng = np.random.default_rng(0)
     n = 600
-    # Rows below 300 have two votes for one label; the others two votes for different labels, of which both are wrong for every third row.
+    # Rows below 300 have two votes for one label; the others two votes for different labels, of
+    # which both are wrong for every third row.
     y = rng.integers(0, 5, n)
     rows, labels = np.repeat(np.arange(n), 2), np.repeat(y, 2)
     for i in range(300, n):
@@ -148,7 +149,7 @@ def test_an_answer_is_not_doubted():
     assert (found.suspicion[~reviewed] > 0).any() == (before.suspicion > 0).any()
 
 
-def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the_label_and_it_is_this_one():
+def test_labels_outside_their_sets_have_the_probability_that_the_label_is_missing_and_is_this_one():
     rng = np.random.default_rng(0)
     n, n_classes = 400, 5
     y = rng.integers(0, n_classes, n)

@@ -1,4 +1,4 @@
-"""The commands with files of labelling tools and detectors: from an export to pre-annotations and predictions."""
+"""The commands with files of labelling tools: from an export to pre-annotations."""
 
 import json
 
@@ -24,7 +24,7 @@ QUICK = [
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory):
-    """Pictures, the rows of their table, and a finished run on an export of Label Studio in which three tasks have no label."""
+    """Pictures, their rows, and a finished run on an export in which three tasks have no label."""
     folder = tmp_path_factory.mktemp("trees")
     write_trees(folder)
     rows = rows_of(folder / "labels.csv")

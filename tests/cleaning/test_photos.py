@@ -34,7 +34,7 @@ QUICK = [
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory):
-    """Pictures, labels.csv and two backbones: colours.onnx, with mean colours as features, and EfficientNet-Lite0 for 32 pixels."""
+    """Pictures, labels.csv and two backbones: mean colours, and EfficientNet-Lite0."""
     folder = tmp_path_factory.mktemp("trees")
     write_trees(folder)
     node = onnx.helper.make_node("GlobalAveragePool", ["x"], ["features"])
@@ -121,8 +121,8 @@ def test_a_backbone_and_its_classifier_are_exported_as_one_model_that_takes_pixe
 ):
     printed = ltpll("export", frozen, "--onnx", tmp_path / "model.onnx")
     assert (
-        "input x (rows, 3, 16, 16), outputs logits and probabilities of 3 classes; differs from torch by"
-        in printed
+        "input x (rows, 3, 16, 16), outputs logits and probabilities of 3 classes; "
+        "differs from torch by" in printed
     )
     given = rows_of(trees / "labels.csv")
     squares = []

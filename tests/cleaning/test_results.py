@@ -169,7 +169,7 @@ def test_true_shares_are_those_of_the_trained_rows_and_known_only_if_all_their_l
     assert true_shares(table) is None
 
 
-# ---- flags ------------------------------------------------------------------------------------------------------------
+# ---- flags --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [0.0, 0.1, 0.3, 0.45])
@@ -223,7 +223,8 @@ def test_the_limit_for_each_class_is_that_of_a_plain_loop():
         for i in [i for i in order[:kept] if labels[i] == label and suspicion[i] >= 0.5]:
             mistakes += 1 - suspicion[i]
             expected[i] = mistakes <= most * (1 - suspicion)[labels == label].sum()
-    # Some classes have lost their most suspicious sets, so the least suspicious ones go until few mistakes are expected again.
+    # Some classes have lost their most suspicious sets, so the least suspicious ones go until few
+    # mistakes are expected again.
     left = [i for i in order if expected[i]]
     while left and sum(1 - suspicion[i] for i in left) > 0.3 * len(left):
         expected[left.pop()] = False
@@ -248,7 +249,7 @@ def test_a_set_that_holds_every_class_is_never_flagged(run):
     assert not cleaned.issue.any()
 
 
-# ---- verdicts ---------------------------------------------------------------------------------------------------------
+# ---- verdicts -----------------------------------------------------------------------------------
 
 
 def with_judgement(run, **changes):
@@ -274,8 +275,8 @@ def test_labels_of_ambiguous_rows_are_compared_with_a_guess_inside_the_set(run):
     inside = {"rows": 100, "expected": 0.7, "guess": 0.4}
     expected = verdicts(with_judgement(run, ambiguous=inside))[-1]
     assert (
-        "expected to be right in 70.0% of the cases; a random guess inside the set would be right in 40.0%."
-        in expected
+        "expected to be right in 70.0% of the cases; a random guess inside the set "
+        "would be right in 40.0%." in expected
     )
     figures = {"rows": 100, "mean_confidence": 0.7, "calibration_error": 0.1, "ranking": 0.6}
     for accuracy, beaten in ((0.45, True), (0.6, False)):
@@ -293,5 +294,6 @@ def test_classes_that_cannot_be_judged_are_named(run):
 def test_rows_that_were_trained_on_are_not_judged(run):
     own = replace(run[0], labels=replace(run[0].labels, judged_by=np.full(30, "own", dtype=object)))
     assert verdicts(own) == [
-        "Rows were labelled by a classifier that was trained on them, so their sets are not judged: train with --folds 5."
+        "Rows were labelled by a classifier that was trained on them, so their sets "
+        "are not judged: train with --folds 5."
     ]

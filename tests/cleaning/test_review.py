@@ -1,4 +1,4 @@
-"""The review queue: its order against a plain loop, its columns, and the loop of asking, answering and training again."""
+"""The review queue: its order against a plain loop, its columns, and the loop of answers."""
 
 import json
 import shlex

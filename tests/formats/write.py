@@ -1,4 +1,4 @@
-"""Writes the files of this version into tests/formats/VERSION, for the tests of later versions: `python tests/formats/write.py`."""
+"""Writes the files of this version into tests/formats/VERSION, for tests of later versions."""
 
 import json
 import os
@@ -18,7 +18,8 @@ HERE = Path(__file__).parent
 NAMES = np.asarray(["ant", "bee", "cat", "fox"])
 OPTIONS = ["--epochs", "5", "--folds", "2", "--rebalancer", "mean-target", "--device", "cpu"]
 SMALL_BATCHES = ["--batch-size", "8"]
-# Runs that were interrupted in the middle of an epoch: in the 13th of 25 steps on all rows, and in the 6th of 10 steps of the second fold.
+# Runs that were interrupted in the middle of an epoch: in the 13th of 25 steps on all rows, and in
+# the 6th of 10 steps of the second fold.
 INTERRUPTED = {"training": 13, "folds": 41}
 
 
@@ -45,7 +46,8 @@ def write(folder):
     )
     for name, step in INTERRUPTED.items():
         arguments = ["train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", f"interrupted-{name}"]
-        code = f"from support.interrupted_runs import signalled_at; signalled_at({step}, {int(signal.SIGINT)}, 'command', *{arguments})"
+        call = f"signalled_at({step}, {int(signal.SIGINT)}, 'command', *{arguments})"
+        code = f"from support.interrupted_runs import signalled_at; {call}"
         path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
         ended = subprocess.run(
             [sys.executable, "-c", code],

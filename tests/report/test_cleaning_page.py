@@ -1,4 +1,4 @@
-"""The page of a run on a table: one file, offline, escaped, searchable, with the numbers it was given."""
+"""The page of a run on a table: one file, offline, escaped, with the numbers it was given."""
 
 from __future__ import annotations
 
@@ -297,7 +297,8 @@ def test_the_reliability_diagram_draws_accuracies_and_confidences_to_scale():
     }
     zero, one = axis[0] - 4, axis[100] - 4  # texts sit a little below their lines
     bars = re.findall(
-        r'<rect x=".*?" y="(.*?)" width="22" height="(.*?)"></rect><line class="mean" .*? y1="(.*?)"',
+        r'<rect x=".*?" y="(.*?)" width="22" height="(.*?)"></rect>'
+        r'<line class="mean" .*? y1="(.*?)"',
         text,
     )
     assert [
@@ -315,7 +316,7 @@ def test_the_reliability_diagram_draws_accuracies_and_confidences_to_scale():
     ]
 
 
-def test_cards_suggest_labels_for_flagged_sets_only_and_certainty_and_suspicion_exclude_each_other():
+def test_cards_suggest_labels_for_flagged_sets_only_and_suspicion_limits_confidence():
     table = cleaned_table()
     shown = contents_of(table).examples
     issue = table.labels.issue
@@ -354,21 +355,22 @@ def test_flagged_sets_are_stated_with_the_share_of_wrong_flags_and_with_what_tru
     flags, estimate, advice, truth = contents_of(table).findings
     assert (
         advice
-        == "About 15% of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
+        == "About 15% of the sets seem to lack the true label: with --truth-missing auto, labels "
+        "can leave their sets."
     )
     assert f"{len(flagged)} sets ({len(flagged) / 200:.1%} of 200) are flagged" in flags
     assert f"{wrong:.0%} of these flags are expected to be wrong" in flags
     assert "15.0%" in estimate
     caught, checked = len(lacking & set(flagged.tolist())), len(known & set(flagged.tolist()))
     assert (
-        f"known for {len(known)} rows: {len(lacking)} of these sets lack the true label, among them {caught} of the {checked}"
-        in truth
+        f"known for {len(known)} rows: {len(lacking)} of these sets lack the true "
+        f"label, among them {caught} of the {checked}" in truth
     )
     strict = replace(table, labels=replace(table.labels, false_discoveries=0.0))
     assert contents_of(strict).findings[0].startswith("None of 200 sets is flagged")
 
 
-def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_if_sets_that_are_not_judged_are_more_suspicious(
+def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_beside_more_suspicious_sets(
     monkeypatch,
 ):
     monkeypatch.setattr(cleaning_page, "MOST_EXAMPLES", 200)
@@ -520,9 +522,9 @@ def test_hostile_text_is_shown_as_text():
     page = replace(
         page,
         annotators={**page.annotators, "annotator": [HOSTILE, "w2"]},
-        examples=[replace(page.examples[0], id=HOSTILE)],
+        examples=[page.examples[0]._replace(id=HOSTILE)],
     )
-    page = replace(page, review=[(replace(page.examples[0], picture=None), HOSTILE)])
+    page = replace(page, review=[(page.examples[0]._replace(picture=None), HOSTILE)])
     text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
@@ -531,7 +533,7 @@ def test_hostile_text_is_shown_as_text():
     )
     first = contents().examples[0]
     plain = render_cleaning_page(
-        replace(contents(), examples=[first], review=[(replace(first, picture=None), "")])
+        replace(contents(), examples=[first], review=[(first._replace(picture=None), "")])
     )
     assert tags == re.findall(
         r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", plain, flags=re.DOTALL)
@@ -550,7 +552,7 @@ def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
         not_judged=[(hebrew, 9, 2)],
         config={hebrew: hostile},
     )
-    page = replace(page, examples=[replace(one, id=hostile) for one in page.examples])
+    page = replace(page, examples=[one._replace(id=hostile) for one in page.examples])
     text = render_cleaning_page(page)
     assert not re.search(r"[\u202a-\u202e\u2066-\u2069]|\\\\u20[26]", text)
     assert f"<title>{shown}</title>" in text
@@ -585,7 +587,7 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     page = replace(
         page,
         title="unchanged",
-        examples=[replace(page.examples[0], id=HOSTILE), *page.examples[1:]],
+        examples=[page.examples[0]._replace(id=HOSTILE), *page.examples[1:]],
     )
     page = replace(
         page,
@@ -598,7 +600,9 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     steps = """
     const seen = [];
     const count = () => document.querySelectorAll("#cards .card").length;
-    const look = () => seen.push([count(), document.getElementById("found").textContent, document.querySelectorAll("#cards img").length]);
+    const look = () => seen.push([
+      count(), document.getElementById("found").textContent,
+      document.querySelectorAll("#cards img").length]);
     look();
     const kind = document.getElementById("kind"), text = document.getElementById("text");
     kind.value = "all"; kind.dispatchEvent(new Event("change")); look();

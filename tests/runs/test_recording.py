@@ -1,3 +1,5 @@
+"""Runs that are recorded while they train: their log, their checkpoints, and their record."""
+
 import os
 import signal
 
@@ -10,18 +12,18 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import (
-    CURVE_POINTS,
-    record_curves,
-    record_snapshots,
-    record_training,
-    round_floats,
-)
+from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Run
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training import state as resuming
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.recording import (
+    CURVE_POINTS,
+    record_curves,
+    record_snapshots,
+    record_training,
+)
 from ltpll_research.schema import check_record
 from support.refusals import refusal
 
@@ -187,7 +189,7 @@ def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path
     assert torch.equal(again.targets.values, trained.targets.values)
 
 
-def test_the_record_has_the_prior_of_the_sets_if_the_rebalancer_estimates_it_also_after_an_interruption(
+def test_the_record_has_the_prior_that_the_rebalancer_estimates_also_after_an_interruption(
     tmp_path,
 ):
     _, y = four_squares([10, 20, 40, 80], seed=0)

@@ -1,4 +1,4 @@
-"""A run is a folder named by its config; it counts only when it is finished, and it says where it was made."""
+"""A run is a folder named by its config; it counts only when it is finished."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 import ltpll
 from ltpll.errors import BusyError, InputWarning
 from ltpll.runs.checksums import damaged_files
-from ltpll.runs.environment import _commit, code_fingerprint, environment
-from ltpll.runs.run import Run, config_hash, finished_runs, read_result, results_under
+from ltpll.runs.environment import _commit, environment
+from ltpll.runs.run import Run, config_hash, read_result
 from ltpll.runs.schema import Kind
+from ltpll_research.recording import code_fingerprint
+from ltpll_research.records import finished_runs, results_under
 from support.refusals import refusal
 
 CONFIG = {
@@ -251,13 +253,14 @@ def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content,
 
 
 def test_a_result_that_is_missing_or_a_folder_is_refused(tmp_path):
-    missing = f"The result file {tmp_path / 'result.json'} cannot be read (there is no such file): check the path."
+    missing = f"The result file {tmp_path / 'result.json'} cannot be read"
+    missing += " (there is no such file): check the path."
     assert refusal(lambda: read_result(tmp_path / "result.json")) == missing
     assert "cannot be read" in refusal(lambda: read_result(tmp_path))
     assert "is not finished" in refusal(Run(tmp_path, CONFIG).result)
 
 
-# ---- folders that cannot be written -----------------------------------------------------------------------------------
+# ---- folders that cannot be written -------------------------------------------------------------
 
 
 def test_an_output_folder_without_permission_is_refused(tmp_path, monkeypatch):
@@ -268,8 +271,8 @@ def test_an_output_folder_without_permission_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "mkdir", denied)
     message = refusal(run.start)
     assert (
-        message
-        == f"The run folder {run.folder} cannot be written (Permission denied): choose another output folder."
+        message == f"The run folder {run.folder} cannot be written (Permission denied): "
+        "choose another output folder."
     )
 
 
@@ -285,7 +288,7 @@ def test_a_file_in_place_of_the_run_is_refused(tmp_path):
     assert "cannot be written" in refusal(run.start)
 
 
-# ---- where a run was made ---------------------------------------------------------------------------------------------
+# ---- where a run was made -----------------------------------------------------------------------
 
 
 def test_the_environment_names_versions_commit_and_hardware():
@@ -374,7 +377,8 @@ def test_a_finished_run_with_a_damaged_file_is_taken_up_again(tmp_path, name, ho
         assert found == [name]
         assert name in str(caught[0].message)
     assert not run.done
-    # Nothing else holds what the log held: such a run is trained from its beginning, others from their checkpoint.
+    # Nothing else holds what the log held: such a run is trained from its beginning, others from
+    # their checkpoint.
     assert (run.folder / "checkpoint.safetensors").exists() == (name != "metrics.jsonl")
 
 
@@ -395,7 +399,7 @@ def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):
     assert "no checksum of its file result.json): rerun the command" in refusal(run.result)
 
 
-def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(
+def test_a_damaged_run_is_missing_where_runs_are_collected_and_refused_where_they_are_shown(
     tmp_path,
 ):
     run = finished_run(tmp_path)
@@ -444,7 +448,7 @@ def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alon
     assert "is a file" in refusal(Run(tmp_path, {}, "file").check_folder)
 
 
-# ---- opening an existing folder ---------------------------------------------------------------------------------------
+# ---- opening an existing folder -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", ["hash", "renamed", "moved"])
@@ -494,8 +498,8 @@ def test_a_run_that_is_not_finished_is_opened_and_has_no_result(tmp_path):
     assert not opened.done
     assert opened.epochs_logged() == 1
     assert (
-        refusal(opened.result)
-        == f"The run {run.folder} cannot be read (it is not finished): rerun the command that started it."
+        refusal(opened.result) == f"The run {run.folder} cannot be read (it is not finished): "
+        "rerun the command that started it."
     )
 
 
@@ -537,7 +541,7 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
     assert other.result()["anything"] == 1
 
 
-# ---- the source that a run was made with ------------------------------------------------------------------------------
+# ---- the source that a run was made with --------------------------------------------------------
 
 
 def test_the_fingerprint_of_the_code_covers_every_module_of_the_package():

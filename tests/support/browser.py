@@ -38,7 +38,8 @@ def in_browser(path, tmp_path):
     return done.stdout, done.stderr
 
 
-# What a class name, a path or a setting may try: to end a script or an attribute, to run code from a link, a picture or a style, templates
+# What a class name, a path or a setting may try: to end a script or an attribute, to run code from
+# a link, a picture or a style, templates
 # of jinja2 and of plotly, and plotly's own markup, which knows links.
 PAYLOADS = (
     "</script><script>OWNED</script>",
@@ -60,7 +61,7 @@ PAYLOADS = (
 
 
 def payloads(port):
-    """Texts that would leave a mark on the page, and call a server on this port, if any of them were obeyed."""
+    """Texts that would leave a mark on the page, and call a server, if they were obeyed."""
     owned = "document.documentElement.dataset.owned=1;fetch('CALL')"
     return [
         one.replace("OWNED", owned).replace("CALL", f"http://127.0.0.1:{port}/") for one in PAYLOADS

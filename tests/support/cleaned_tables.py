@@ -11,7 +11,7 @@ from ltpll.evaluation.metrics import calibration_figures
 def cleaned_table(
     n=200, n_classes=6, *, known=0.7, judged_by="folds", annotators=True, judgement=True, seed=0
 ) -> CleanedTable:
-    """A table with random sets, labels and votes; the last class is never a label, and the first one is not judged."""
+    """A table of random sets and votes; the last class is never a label, the first not judged."""
     rng = np.random.default_rng(seed)
     sets = [
         sorted(

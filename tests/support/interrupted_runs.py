@@ -22,7 +22,6 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import record_training
 from ltpll.runs.run import Run
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.checkpoint import read_checkpoint
@@ -30,6 +29,7 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from ltpll_research import benchmark as experiment
 from ltpll_research.benchmark import Experiment, experiment_run
+from ltpll_research.recording import record_training
 from ltpll_research.studies import digits, toy
 from support.pictures import coloured_images
 

@@ -11,12 +11,12 @@ from torch import nn
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import record_training
 from ltpll.runs.run import Run
 from ltpll.training import cpu_threads as threads
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.cpu_threads import CHANGE_GAIN, START_GAIN, Threads, faster, seconds_per_pass
+from ltpll_research.recording import record_training
 from support.processes import environment_of_tests
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 

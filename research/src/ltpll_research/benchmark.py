@@ -19,7 +19,7 @@ from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name_error
 from ltpll.rng import seed_streams
-from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
+from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run
@@ -37,6 +37,7 @@ from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet, load_image_set
+from ltpll_research.recording import record_training
 
 # These only change predictions, so they are evaluated on runs without a rebalancer; the first also on those of RECORDS, whose targets may
 # have drifted away from the prior that it reads off the network, and beside a balanced head.

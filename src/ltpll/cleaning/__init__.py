@@ -1,1 +1,1 @@
-"""Cleaning: from a user's table with candidate sets, through training and out-of-fold predictions, to one label per row."""
+"""Cleaning: from a table with candidate sets, through training, to one label per row."""

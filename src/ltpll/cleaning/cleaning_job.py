@@ -1,4 +1,4 @@
-"""Cleaning job: the training runs behind cleaned labels, from the choice of `auto` to the judgement."""
+"""Cleaning job: the training runs behind cleaned labels, and the judgement of the sets."""
 
 from __future__ import annotations
 
@@ -79,39 +79,38 @@ class CleaningJob:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        chosen = examples.training()
+        chosen, table = examples.training(), examples.table
         self.trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        if len(self.trained) < 2:
-            few = f"Only {len(self.trained)} of {counted(len(examples), 'row')} {are(len(self.trained))} for training"
+        n = len(self.trained)
+        if n < 2:
+            few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
             raise InputError(f"{few}: training needs at least two.")
-        everything = len(held_out) == 0
-        _warn_of_divided_groups(examples.table.groups, self.trained, held_out)
-        self.x = examples.x if everything else rows_on_disk(examples.x, self.trained)
-        self.sets = examples.candidates if everything else examples.candidates.select(self.trained)
+        _warn_of_divided_groups(table.groups, self.trained, held_out)
+        self.x, self.sets, rest = examples.x, examples.candidates, None
+        if len(held_out):
+            self.x = rows_on_disk(examples.x, self.trained)
+            self.sets, rest = self.sets.select(self.trained), self.sets.select(held_out)
         self.classifier, self.examples, self.folds, self.seed = classifier, examples, folds, seed
         self.fitting = classifier.begin(self.x, self.sets)
-        self.trainer = trainer = self.fitting.trainer
-        labels, rest = examples.table.labels, rows_on_disk(examples.x, held_out)
+        self.trainer, candidates = self.fitting.trainer, self.fitting.candidates
+        trainer, x_rest = self.trainer, rows_on_disk(examples.x, held_out)
         self.evaluation = HeldOutEvaluation(
-            channels_first(rest) if rest.ndim == 4 else rest,
-            None if everything else examples.candidates.select(held_out),
-            None if labels is None else labels[held_out],
-            None if labels is None else labels[self.trained],
+            channels_first(x_rest) if x_rest.ndim == 4 else x_rest,
+            rest,
+            None if table.labels is None else table.labels[held_out],
+            None if table.labels is None else table.labels[self.trained],
             goal=classifier.goal,  # type: ignore[arg-type]
             every=max(1, trainer.epochs // MEASURED),
         )
-        candidates = self.fitting.candidates
         check_data(self.fitting.x, candidates, trainer.head)
         self._progress = progress or Progress(write=lambda line: None)
+        asks = classifier.truth_missing == AUTO
         compares = can_compare(trainer.rebalancer, self.x, candidates)
+        training = Part.of_rows("training", n, trainer.epochs, trainer.batch_size)
         self._stages = {
-            "missing": Stage(
-                missing_parts(classifier, candidates) if classifier.truth_missing == AUTO else []
-            ),
+            "missing": Stage(missing_parts(classifier, candidates) if asks else []),
             "comparison": Stage(comparison_parts(classifier, candidates) if compares else []),
-            "training": Stage(
-                [Part.of_rows("training", len(self.trained), trainer.epochs, trainer.batch_size)]
-            ),
+            "training": Stage([training]),
             "folds": fold_stage(classifier, self.x, self.sets, folds, seed, workers),
         }
 
@@ -134,30 +133,23 @@ class CleaningJob:
         Returns:
             What was found; None in all processes but the first.
         """
-        classifier, trainer, examples, trained, progress = (
-            self.classifier,
-            self.trainer,
-            self.examples,
-            self.trained,
-            self._progress,
-        )
+        classifier, trainer, examples = self.classifier, self.trainer, self.examples
+        trained, progress = self.trained, self._progress
         progress.plan(list(self._stages.values()))
-        scores = classifier.decide(
-            trainer, self.x, self.fitting.candidates, partial(self._found, folder, on_choice)
-        )
-        start = examples.start
+        decide = partial(self._decide_once, folder, on_choice)
+        scores = classifier.decide(trainer, self.x, self.fitting.candidates, decide)
         ours: list[Callback] = [
             progress.start(self._stages["training"].parts[0]),
-            _SayChoice(on_choice),
+            _ReportChoice(on_choice),
         ]
-        if start is not None:
-            ours.append(_StartFrom(examples.candidates.with_weights(start).select(trained)))
+        if examples.start is not None:
+            weighted = examples.candidates.with_weights(examples.start)
+            ours.append(_StartFromWeights(weighted.select(trained)))
         classifier.train(self.fitting, [self.evaluation, *log, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
-            unfitted = clone(classifier).set_params(
-                truth_missing=trainer.truth_missing, on_epoch=None
-            )
+            unfitted = clone(classifier)
+            unfitted.set_params(truth_missing=trainer.truth_missing, on_epoch=None)
             from_folds = out_of_fold_predictions(
                 folder,
                 partial(clone, unfitted),
@@ -179,61 +171,49 @@ class CleaningJob:
         if from_folds is not None:
             own = predictions.select(trained)
             predictions.put(trained, from_folds)
+        truth_missing = bool(np.any(trainer.truth_missing))
         labels, judgement = label_rows(
-            predictions, examples, trained, own, truth_missing=bool(np.any(trainer.truth_missing))
+            predictions, examples, trained, own, truth_missing=truth_missing
         )
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
+        prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
+        n, history = len(examples), trainer.history
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
             "class_prior": round_floats(classifier.class_prior_.tolist()),
-            "prior": _prior_record(trainer),
+            "prior": None if prior is None else round_floats(prior.record()),
             "choice": trainer.rebalancer.because or None,
             "truth_missing": round_floats(classifier.truth_missing_),
-            "rows": {
-                "all": len(examples),
-                "trained": len(trained),
-                "held_out": len(examples) - len(trained),
-            },
+            "rows": {"all": n, "trained": len(trained), "held_out": n - len(trained)},
             "judgement": judgement_record(judgement, labels, examples),
-            "recovered": round_floats(_recovered(labels, examples, trained)),
-            "last": round_floats(trainer.history[-1]),
-            "curves": _curves(trainer.history),
+            "recovered": round_floats(_share_recovered(labels, examples, trained)),
+            "last": round_floats(history[-1]),
+            "curves": _curve_columns(history),
         }
         return Cleaned(labels, predictions, facts)
 
-    def _found(
+    def _decide_once(
         self,
         folder: Path,
         on_choice: Callable[[str], None],
         name: str,
         estimate: Callable[..., Any],
     ) -> Any:
-        """What cross-validation decides before the training, unless the folder has stored it."""
-        file, folds = CHOICES[name]
+        """What cross-validation decides before training, unless the folder has stored it."""
+        file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         candidates, world = self.fitting.candidates, self.trainer.world
         kept = KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        stored = world.agreed(
-            _stored(
-                folder / file,
-                _valid_scores if name == "comparison" else partial(_valid_shares, candidates),
-            )
-        )
-        found = stored or estimate(
-            lambda number: [self._progress.start(self._stages[name].parts[number])], kept
-        )
+        found = world.agreed(_stored_choice(folder / file, name, candidates.n_classes))
+        if not found:
+            parts = self._stages[name].parts
+            found = estimate(lambda number: [self._progress.start(parts[number])], kept)
         if world.first:
             write_atomically(folder / file, json.dumps(found).encode())
             kept.forget()
         if name == "missing":
-            on_choice(_said_of_missing(overall_share(found, candidates)))
+            on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
         return found
-
-
-CHOICES = {
-    "missing": (RunFile.MISSING, RunFile.MISSING_FOLDS),
-    "comparison": (RunFile.COMPARISON, RunFile.COMPARISON_FOLDS),
-}
 
 
 def _warn_of_divided_groups(
@@ -242,66 +222,59 @@ def _warn_of_divided_groups(
     divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
     if divided:
         warnings.warn(
-            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that are held out, so held-out figures may "
-            f"be too good ({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
+            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that "
+            "are held out, so held-out figures may be too good "
+            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
             InputWarning,
             stacklevel=4,
         )
 
 
-def _recovered(
+def _share_recovered(
     cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]
 ) -> float | None:
-    """The share of right labels among the trained rows whose true label is known; None if there are none."""
+    """The share of right labels among the trained rows whose true label is known, if any."""
     true = examples.table.labels
-    known = np.empty(0, dtype=np.int64) if true is None else trained[true[trained] >= 0]
-    return (
-        None
-        if true is None or not len(known)
-        else float((cleaned.label[known] == true[known]).mean())
-    )
+    if true is None or not (true[trained] >= 0).any():
+        return None
+    known = trained[true[trained] >= 0]
+    return float((cleaned.label[known] == true[known]).mean())
 
 
-def _stored(path: Path, valid: Callable[[Any], Any]) -> Any:
-    """What a run that is resumed has stored; None if it has not, or if the file is damaged."""
+def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
+    """What an interrupted run has decided; None if it has not, or if the file is damaged."""
     try:
-        return valid(parse_json(path.read_bytes()))
+        stored = parse_json(path.read_bytes())
+        if name == "comparison":
+            return {way: float(stored[way]) for way in WAYS}
+        shares = [float(share) for share in stored]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    valid = len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares)
+    return shares if valid else None
 
 
-def _valid_scores(stored: Any) -> dict[str, float]:
-    return {name: float(stored[name]) for name in WAYS}
-
-
-def _valid_shares(candidates: Candidates, stored: Any) -> list[float] | None:
-    shares = [float(share) for share in stored]
-    return (
-        shares
-        if len(shares) == candidates.n_classes + 1 and all(0 <= share < 1 for share in shares)
-        else None
-    )
-
-
-def _said_of_missing(share: float) -> str:
+def _sentence_on_missing_labels(share: float) -> str:
     if not share:
         return "Hardly any set seems to lack the true label, so labels stay inside their sets."
-    return f"About {share:.1%} of the sets seem to lack the true label, so labels may leave their sets."
+    about = f"About {share:.1%} of the sets seem to lack the true label"
+    return f"{about}, so labels may leave their sets."
 
 
-class _StartFrom(Callback):
-    """Starts from targets that are the weights of these candidates, which training itself does not know; a checkpoint is loaded later."""
+class _StartFromWeights(Callback):
+    """Starts from targets that are the weights of these candidates, unknown to training itself."""
 
     def __init__(self, weighted: Candidates) -> None:
         self.weighted = weighted
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-        for index in self.weighted.parts(self.weighted.n_classes):
-            trainer.targets[index.to(trainer.device)] = start[index.to(trainer.device)]
+        for part in self.weighted.parts(self.weighted.n_classes):
+            rows = part.to(trainer.device)
+            trainer.targets[rows] = start[rows]
 
 
-class _SayChoice(Callback):
+class _ReportChoice(Callback):
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
 
@@ -310,24 +283,19 @@ class _SayChoice(Callback):
             self.say(trainer.rebalancer.because)
 
 
-def _prior_record(trainer: PartialLabelTrainer) -> Record | None:
-    """The class prior that the rebalancer has read off the sets; None if it has not."""
-    prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-    return None if prior is None else round_floats(prior.record())
+def _curve_columns(history: list[Record]) -> Record:
+    def column(name: str, records: list[Record]) -> list[Any]:
+        return [record[name] for record in records]
 
-
-def _curves(history: list[Record]) -> Record:
+    columns: Record = {name: column(name, history) for name in ("epoch", "loss")}
     measured = [record for record in history if "test" in record or "target_recovery" in record]
-    columns: Record = {
-        "epoch": [record["epoch"] for record in history],
-        "loss": [record["loss"] for record in history],
-    }
     if measured:
-        columns["measured"] = [record["epoch"] for record in measured]
+        columns["measured"] = column("epoch", measured)
+        tests = [record.get("test", {}) for record in measured]
         for name in ("covering_rate", "accuracy", "balanced_accuracy"):
-            if all(name in record.get("test", {}) for record in measured):
-                columns[name] = [record["test"][name] for record in measured]
+            if all(name in test for test in tests):
+                columns[name] = column(name, tests)
         if all("target_recovery" in record for record in measured):
-            columns["target_recovery"] = [record["target_recovery"] for record in measured]
+            columns["target_recovery"] = column("target_recovery", measured)
     compact: Record = round_floats(columns)
     return compact

@@ -23,9 +23,9 @@ def cleanlab_columns(
         separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
-        Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label` (the likeliest of all classes, candidate
-        or not), `is_label_issue` (the set seems to lack the true label), and `label_score` (the probability that the cleaned
-        label is right).
+        Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label`
+        (the likeliest of all classes, candidate or not), `is_label_issue` (the set seems to lack
+        the true label), and `label_score` (the probability that the cleaned label is right).
     """
     names = names_as_read(table)
     return {
@@ -39,13 +39,13 @@ def cleanlab_columns(
 
 
 def datalab_classes(table: CleanedTable) -> Numbers:
-    """The classes in the order in which Datalab expects the columns of `pred_probs`: sorted, without classes that no row is given."""
+    """The classes of the columns of `pred_probs` for Datalab: sorted, only those that rows have."""
     given, names = np.unique(table.labels.label), names_as_read(table)
     return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
 
 
 def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
-    """The names of the classes as pandas reads them from a text file, numbers if all of them are, so that all formats sort alike."""
+    """The names of the classes as pandas reads them: numbers if all of them are."""
     try:
         numbers = np.asarray([float(name) for name in table.classes])
     except ValueError:
@@ -57,7 +57,6 @@ def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
 
 def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
     """The probabilities of these classes, (rows, classes), so that each row sums to one."""
-    chosen = np.maximum(
-        probabilities[:, classes].astype(np.float64), 1e-9
-    )  # a row may be certain of a class that is left out
+    # A row may be certain of a class that is left out.
+    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
     return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Cross-validation: out-of-fold predictions for every row; on a CPU, several folds are trained in parallel."""
+"""Cross-validation: out-of-fold predictions for every row, on a CPU with several folds at once."""
 
 from __future__ import annotations
 
@@ -30,14 +30,10 @@ from ltpll.training.job import Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
-WORTHWHILE = (
-    1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
-)
-INPUT_BYTES = (
-    4 << 30
-)  # for the inputs in all processes together; each process briefly holds about four copies
+WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes
+INPUT_BYTES = 4 << 30  # for the inputs in all processes, of which each briefly holds four copies
 WRITE_SECONDS = 0.2  # between two reports of a process
-GOAL = "accuracy"  # rows of the table are labelled, in which rare classes are rare, so every row counts the same
+GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
 REPORT = struct.Struct("=dd")
 Scores = Mapping[str, float] | None
 Make = Callable[[], PartialLabelClassifier]
@@ -57,9 +53,10 @@ def out_of_fold_predictions(
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    Finished folds are stored in the folder, so that an interrupted call can be resumed. If the `stage`, which `fold_stage` returns, has
-    several workers, that many folds are trained in parallel, each in a process with one thread. The plan of `progress` contains the stage.
-    `scores` are those of the comparison that the rebalancer "auto" made on the whole table.
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. If the
+    `stage`, which `fold_stage` returns, has several workers, that many folds are trained in
+    parallel, each in a process with one thread. The plan of `progress` contains the stage. `scores`
+    are those of the comparison that the rebalancer "auto" made on the whole table.
 
     Returns:
         The predictions, or None in all processes but the first.
@@ -72,14 +69,18 @@ def out_of_fold_predictions(
     if stage.workers > 1 and missing:
         _train_in_processes(kept, make, x, sets, scores, splits, missing, stage, progress)
     classifier, found = make().set_params(goal=GOAL), SetPredictions.empty(sets)
-    how: dict[str, Any] = {
-        "callbacks_of": lambda k: [progress.start(stage.parts[k])],
-        "kept": kept,
-        "scores": scores,
-    }
-    for rows, predictions in train_folds(
-        classifier, x, sets, splits, judged, **how, rows_of=rows_on_disk
-    ):
+    trained = train_folds(
+        classifier,
+        x,
+        sets,
+        splits,
+        judged,
+        callbacks_of=lambda k: [progress.start(stage.parts[k])],
+        kept=kept,
+        scores=scores,
+        rows_of=rows_on_disk,
+    )
+    for rows, predictions in trained:
         found.put(rows, SetPredictions.from_tensors(predictions))
     return found if world.first else None
 
@@ -94,8 +95,9 @@ def fold_stage(
 ) -> Stage:
     """The training runs of the folds, as a stage of a job.
 
-    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the machine. On a GPU, and with several
-    processes, folds are trained one after the other. Fewer than two folds are none.
+    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the
+    machine. On a GPU, and with several processes, folds are trained one after the other. Fewer than
+    two folds are none.
 
     Raises:
         InputError: A fold leaves too little to train on.
@@ -105,15 +107,13 @@ def fold_stage(
     splits = fold_splits(sets, folds, seed)
     _check_learnable(x, sets, [others for others, _ in splits])
     parts = fold_parts("fold", classifier, splits)
-    return Stage(
-        parts,
-        _parallel_folds(classifier, x, len(parts), workers) if current_world().alone else 1,
-        "folds",
-    )
+    alone = current_world().alone
+    at_once = _parallel_folds(classifier, x, len(parts), workers) if alone else 1
+    return Stage(parts, at_once, "folds")
 
 
 def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:
-    """Refuse folds that cannot be trained on, before hours are spent on the training on all rows."""
+    """Refuse folds that cannot be trained on, before the training on all rows."""
     groups = "" if sets.groups is None else f" in {counted(len(sets.groups.unique()), 'group')}"
     for others in folds:
         first = int(others[0])
@@ -126,15 +126,15 @@ def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows
         else:
             continue
         raise InputError(
-            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since each fold must leave {needed} to "
-            f"train on: add rows, or use {option('folds', 0)}."
+            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since "
+            f"each fold must leave {needed} to train on: add rows, or use {option('folds', 0)}."
         )
 
 
 def _parallel_folds(
     classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None
 ) -> int:
-    """How many folds to train in parallel; it does not depend on how many are missing, since one thread sums in another order than many."""
+    """How many folds to train in parallel, however many are missing: threads change sums."""
     if chosen_device(classifier.device).type != "cpu":
         return 1
     if workers is not None:
@@ -144,7 +144,7 @@ def _parallel_folds(
     return int(min(folds, os.cpu_count() or 1, max(1, INPUT_BYTES // (4 * x.nbytes))))
 
 
-# ---- in parallel ------------------------------------------------------------------------------------------------------
+# ---- in parallel -------------------------------------------------------------------------------
 
 
 def _train_in_processes(
@@ -167,8 +167,7 @@ def _train_in_processes(
     def report() -> None:
         done = {}
         for k, path in reports.items():
-            found = _read_report(path)
-            if found is None:
+            if (found := _read_report(path)) is None:
                 continue
             if k not in seen:
                 seen.add(k)
@@ -188,32 +187,19 @@ def _train_in_processes(
 
 
 def _as_arrays(sets: Candidates) -> tuple[Any, ...]:
-    """The candidates as plain arrays: tensors are passed as open files, and there may be too many."""
-    arrays = (
-        None if part is None else part.cpu().numpy()
-        for part in (sets.offsets, sets.labels, sets.groups, sets.weights)
-    )
-    return (
-        *arrays,
-        sets.n_classes,
-        sets.classes,
-        None if sets.observed is None else _as_arrays(sets.observed),
-    )
+    """The candidates as plain arrays: tensors are passed as open files, which may be too many."""
+    parts = (sets.offsets, sets.labels, sets.groups, sets.weights)
+    arrays = (None if part is None else part.cpu().numpy() for part in parts)
+    observed = None if sets.observed is None else _as_arrays(sets.observed)
+    return (*arrays, sets.n_classes, sets.classes, observed)
 
 
 def _from_arrays(flat: tuple[Any, ...]) -> Candidates:
     *arrays, n_classes, classes, observed = flat
     tensors: list[Any] = [None if part is None else torch.from_numpy(part) for part in arrays]
     offsets, labels, groups, weights = tensors
-    return Candidates(
-        offsets,
-        labels,
-        n_classes,
-        classes,
-        groups,
-        weights,
-        None if observed is None else _from_arrays(observed),
-    )
+    before = None if observed is None else _from_arrays(observed)
+    return Candidates(offsets, labels, n_classes, classes, groups, weights, before)
 
 
 def _train_elsewhere(
@@ -228,48 +214,47 @@ def _train_elsewhere(
 ) -> None:
     """Train one fold in a separate process."""
     with report.open("wb", buffering=0) as file:
-        classifier, sets = make().set_params(goal=GOAL, threads=1), _from_arrays(flat)
         train_fold(
-            classifier,
+            make().set_params(goal=GOAL, threads=1),
             x,
-            sets,
+            _from_arrays(flat),
             fold,
             judged,
             k,
-            callbacks=[_Report(file)],
+            callbacks=[_ReportEpochs(file)],
             kept=kept,
             scores=scores,
             rows_of=rows_on_disk,
         )
 
 
-class _Report(Callback):
-    """Writes two numbers to a file: the finished epochs at the start, after resuming, and those of now."""
+class _ReportEpochs(Callback):
+    """Writes two numbers to a file: the finished epochs when it was resumed, and those of now."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self._start, self._written = file, 0.0, -math.inf
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         self._start = trainer.epochs_done
-        self._write(self._start)
+        self._write_report(self._start)
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         now = time.monotonic()
         if now - self._written >= WRITE_SECONDS:
             self._written = now
-            self._write(trainer.epochs_done)
+            self._write_report(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         if trainer.epoch == trainer.epochs:
-            self._write(trainer.epoch)
+            self._write_report(trainer.epoch)
 
-    def _write(self, done: float) -> None:
+    def _write_report(self, done: float) -> None:
         self.file.seek(0)
         self.file.write(REPORT.pack(self._start, done))
 
 
 def _read_report(path: Path) -> tuple[float, float] | None:
-    """The numbers of `_Report`; None if they are not there yet."""
+    """The numbers of `_ReportEpochs`; None if they are not there yet."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -19,14 +19,15 @@ Labels = npt.NDArray[np.int64]
 
 
 class HeldOutEvaluation(Measurement):
-    """Adds figures about held-out rows and known true labels to the record of an epoch; none of it is used for training.
+    """Adds figures about held-out rows and known true labels to records; training sees none of it.
 
     Args:
         x: The held-out rows, images with channels first.
         candidates: Their candidate sets; None if no rows are held out.
         labels: Their true class numbers, −1 where unknown; None if none is known.
         training_labels: The same for the training rows.
-        goal: What predictions are for; their figures are in `test`, those for both goals in `by_goal` of `test`.
+        goal: What predictions are for; their figures are in `test`, those for both goals in
+            `by_goal` of `test`.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
     """
 
@@ -40,11 +41,8 @@ class HeldOutEvaluation(Measurement):
         every: int = 1,
     ) -> None:
         super().__init__(every)
-        self.x = x
-        self.candidates = candidates
-        self.labels = _if_any_known(labels)
-        self.training_labels = _if_any_known(training_labels)
-        self.goal = goal
+        self.x, self.candidates, self.goal = x, candidates, goal
+        self.known, self.known_in_training = _known(labels), _known(training_labels)
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
@@ -54,30 +52,31 @@ class HeldOutEvaluation(Measurement):
         """Return the figures of the current state."""
         record: dict[str, Any] = {}
         if self.candidates is not None:
-            outputs = trainer.predictor.outputs(self._x)
-            by_goal = {
-                goal: self._figures(
-                    trainer.predictor.adjusted(outputs, goal).cpu(), self.candidates
-                )
-                for goal in get_args(Goal)
-            }
+            predictor, by_goal = trainer.predictor, {}
+            outputs = predictor.outputs(self._x)
+            for goal in get_args(Goal):
+                logits = predictor.adjusted(outputs, goal).cpu()
+                by_goal[goal] = self._held_out_figures(logits, self.candidates)
             record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
-            if self.labels is not None:
-                record["test"]["labelled"] = int((self.labels >= 0).sum())
-        if self.training_labels is not None:
-            known = torch.from_numpy(np.flatnonzero(self.training_labels >= 0))
-            true = torch.from_numpy(self.training_labels)[known]
-            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[known], true)
+            if self.known is not None:
+                record["test"]["labelled"] = len(self.known[0])
+        if self.known_in_training is not None:
+            rows, true = self.known_in_training
+            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[rows], true)
         return record
 
-    def _figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
+    def _held_out_figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
         found = {"covering_rate": float(candidates.contains(logits.argmax(1)).double().mean())}
-        if self.labels is not None:
-            known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
-            figures = evaluate(logits[known], torch.from_numpy(self.labels)[known])
+        if self.known is not None:
+            rows, true = self.known
+            figures = evaluate(logits[rows], true)
             found |= {"accuracy": figures.accuracy, "balanced_accuracy": figures.balanced_accuracy}
         return found
 
 
-def _if_any_known(labels: Labels | None) -> Labels | None:
-    return labels if labels is not None and bool((labels >= 0).any()) else None
+def _known(labels: Labels | None) -> tuple[Tensor, Tensor] | None:
+    """The rows whose true label is known, and these labels, if there are any."""
+    if labels is None or not (labels >= 0).any():
+        return None
+    rows = np.flatnonzero(labels >= 0)
+    return torch.from_numpy(rows), torch.from_numpy(labels[rows])

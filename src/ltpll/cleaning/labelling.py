@@ -1,4 +1,4 @@
-"""Labelling: the label of each row of a table with its confidence, and whether the row's set seems to lack the true label."""
+"""Labelling: the label of each row with its confidence, and whether its set may lack it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def label_rows(
     *,
     truth_missing: bool = False,
 ) -> tuple[CleanedLabels, Judgement | None]:
-    """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
+    """Choose the labels, and judge sets whose predictions are by classifiers not trained on them.
 
     There is one probability for each candidate of a row, from which the label, its confidence, the
     runner-up and the margin follow: that of the classifier that was not trained on the row or, for
@@ -37,9 +37,10 @@ def label_rows(
         predictions: Predictions for all rows.
         examples: The examples.
         trained: The rows that were trained on.
-        own: Predictions of the final classifier for these rows, if those in `predictions` are out of
-            fold; None if they are the final classifier's.
-        truth_missing: Whether sets were trained on as if they may lack the true label; labels can then lie outside their sets.
+        own: Predictions of the final classifier for these rows, if those in `predictions` are out
+            of fold; None if they are the final classifier's.
+        truth_missing: Whether sets were trained on as if they may lack the true label; labels can
+            then lie outside their sets.
 
     Returns:
         The labels, and the judgement of the rows that could be judged; None if there are none.
@@ -51,9 +52,8 @@ def label_rows(
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
-        judgement = judge(
-            seen, n_classes, _agreement(examples.table.votes, n)[rows], by_size=truth_missing
-        )
+        strata = _annotators_agree(examples.table.votes, n)[rows]
+        judgement = judge(seen, n_classes, strata, by_size=truth_missing)
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         if examples.table.reviewed is not None:
             suspicion[examples.table.reviewed] = 0  # a person's answer is not doubted
@@ -73,21 +73,23 @@ def label_rows(
     return CleanedLabels(*found, suspicion, can_judge, judged_by), judgement
 
 
-def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
-    """1 for rows on which several annotators agree, whose sets lack the true label less often, and 0 for others."""
+def _annotators_agree(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
+    """Whether several annotators agree on a row, whose set then lacks the true label less often."""
     if votes is None:
         return np.zeros(n, dtype=np.int64)
-    annotators = np.bincount(
-        np.unique(np.stack([votes.rows, votes.annotators]), axis=1)[0], minlength=n
-    )
-    labels = np.bincount(np.unique(np.stack([votes.rows, votes.labels]), axis=1)[0], minlength=n)
-    return np.asarray((annotators > 1) & (labels == 1), dtype=np.int64)
+
+    def different(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        pairs = np.unique(np.stack([votes.rows, numbers]), axis=1)
+        return np.bincount(pairs[0], minlength=n)
+
+    agree = (different(votes.annotators) > 1) & (different(votes.labels) == 1)
+    return np.asarray(agree, dtype=np.int64)
 
 
 def judgement_record(
     judgement: Judgement | None, cleaned: CleanedLabels, examples: Examples
 ) -> Record | None:
-    """What a report says about the judgement, and how good confidences are where true labels are known."""
+    """What a report says about the judgement, with the calibration where true labels are known."""
     if judgement is None:
         return None
     n, sizes = len(examples), examples.candidates.sizes.numpy()
@@ -110,11 +112,12 @@ def judgement_record(
             "guess": float((1 / sizes[ambiguous]).mean()),
         }
     true = np.full(n, -1) if examples.table.labels is None else examples.table.labels
+    calibration = {}
     for name, rows in (("all", cleaned.judged_by != "own"), ("ambiguous", ambiguous)):
         known = rows & (true >= 0)
         if known.any():
             right = cleaned.label[known] == true[known]
-            found.setdefault("calibration", {})[name] = calibration_figures(
-                cleaned.confidence[known], right
-            )
+            calibration[name] = calibration_figures(cleaned.confidence[known], right)
+    if calibration:
+        found["calibration"] = calibration
     return cast(Record, round_floats(found))

@@ -41,97 +41,86 @@ def source_for_new_table(
     features: Path | None,
     on_error: str,
 ) -> TableSource:
-    """A source of new examples that are read in the same way, and with the same classes, as the examples of this run."""
+    """A source of new examples that are read in the same way as those of this run."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
         what = "pictures: give --images DIR" if images is None else "features: leave --images out"
         raise InputError(f"The run was trained on {what}.")
     named = tuple(before["feature_names"])
     if images is None and features is None and not named:
-        raise InputError(
-            "The run was trained on an array of features: give --features FILE with the features of the new examples."
-        )
-    try:
-        read_before = Reading.of(before["reading"])
-        was_json, is_json = (
-            Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table)
-        )
-        read_before.check(is_json=was_json)
-        valid = all(
-            isinstance(getattr(read_before, name), str)
-            for name in ("candidates", "separator", "id", "path", "split")
-        )
-        valid = valid and all(
-            isinstance(getattr(read_before, name), str | None)
-            for name in ("label", "control", *ANNOTATION, *LIMITS, *FILES)
-        )
-    except (TypeError, ValueError, AttributeError):
-        valid = False
-    if not valid:
-        raise InputError(
-            "The record of the run does not say how its table was read: train it again with --fresh."
-        )
+        trained = "The run was trained on an array of features"
+        raise InputError(f"{trained}: give --features FILE with the features of the new examples.")
+    was_json, is_json = (
+        Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table)
+    )
+    read_before = _reading_of(before, was_json)
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
         of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
-        same: dict[str, Any] = {
-            name: getattr(read_before, name)
-            for name in ("path", "control", "objects")
-            if name in of_kind
-        }
+        names_kept = [name for name in ("path", "control", "objects") if name in of_kind]
+        same: dict[str, Any] = {name: getattr(read_before, name) for name in names_kept}
         read_before = replace(Reading(), **same)
     names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
-    # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.
-    one_row: dict[str, Any] = {}
+    # New examples need neither candidate sets nor true labels; sets are of the run's classes.
+    changes: dict[str, Any] = {
+        "classes": tuple(record["classes"]),
+        "label": read_before.label if read_before.label in names else None,
+        "features": named if named and images is None and not is_array(features) else None,
+        **dict.fromkeys(("group", "top_k", "mass")),
+        **dict.fromkeys(("class_columns", "probability_columns"), ()),
+        **_set_limits(read_before, names),
+    }
+    # Without all three columns of annotations, there is one row per example; tasks may be its ids.
     if not all(getattr(read_before, name) in names for name in ANNOTATION):
         if read_before.task in names and read_before.id not in names:
             read_before = replace(read_before, id=read_before.task)
-        one_row = {
-            "annotators": None,
-            **dict.fromkeys(ANNOTATION),
+        changes |= {
+            **dict.fromkeys(("annotators", *ANNOTATION)),
             "vote_weights": Reading.vote_weights,
         }
-    # New examples need no candidate sets and no true labels; if a table has a column of them, they are checked against the classes.
-    reading = replace(
-        read_before,
-        classes=tuple(record["classes"]),
-        label=read_before.label if read_before.label in names else None,
-        group=None,
-        features=named if named and images is None and not is_array(features) else None,
-        **one_row,
-        class_columns=(),
-        probability_columns=(),
-        top_k=None,
-        mass=None,
-        **_set_limits(read_before, names),
-        **(_optional_columns(read_before, names, images, features) if names else {}),
-    )
-    exact = before.get("exact") is True
+    if names:
+        changes |= _optional_columns(read_before, names, images, features)
     return TableSource(
         table,
-        reading,
+        replace(read_before, **changes),
         images,
         features,
         _preprocessing(before),
         stored_backbone(run, record),
         on_error,
-        exact,
+        exact=before.get("exact") is True,
     )
+
+
+def _reading_of(source: Record, is_json: bool) -> Reading:
+    """How the table of a run was read; a record that does not say it is refused."""
+    names = ("candidates", "separator", "id", "path", "split")
+    optional = ("label", "control", *ANNOTATION, *LIMITS, *FILES)
+    try:
+        reading = Reading.of(source["reading"])
+        reading.check(is_json=is_json)
+        valid = all(isinstance(getattr(reading, name), str) for name in names)
+        valid = valid and all(isinstance(getattr(reading, name), str | None) for name in optional)
+    except (TypeError, ValueError, AttributeError):
+        valid = False
+    if not valid:
+        unknown = "The record of the run does not say how its table was read"
+        raise InputError(f"{unknown}: train it again with --fresh.")
+    return reading
 
 
 def _optional_columns(
     before: Reading, names: Sequence[str], images: Path | None, features: Path | None
 ) -> dict[str, Any]:
-    """The columns that a new table may lack: those of splits, of ids if nothing is looked up by them, of paths if there are no pictures.
+    """The columns that a new table may lack, if nothing is looked up by them.
 
     Without ids, examples are called by their paths or row numbers.
     """
     found: dict[str, Any] = {"split": before.split if before.split in names else Reading.split}
     if images is None and before.path not in names:
         found["path"] = None
-    by_id = (images is not None and before.path not in names) or (
-        features is not None and not is_array(features)
-    )
+    by_id = images is not None and before.path not in names
+    by_id |= features is not None and not is_array(features)
     if not by_id and before.id not in names:
         found["id"] = None
     return found
@@ -140,18 +129,18 @@ def _optional_columns(
 def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:
     """What limits the sets of a new table, which needs neither the columns nor the files for it."""
     limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
-    files = {
-        what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None
-        for what in FILES
-    }
-    if before.taxonomy is not None and files["taxonomy"] is None and before.candidates in names:
+    for what in FILES:
+        path = getattr(before, what)
+        limits[what] = path if path is not None and Path(path).is_file() else None
+    if before.taxonomy is not None and limits["taxonomy"] is None and before.candidates in names:
         raise InputError(
-            f"The candidate sets of the new table cannot be read, because the taxonomy {before.taxonomy} of the run is gone: restore it, "
-            "or drop the column of sets, which predictions do not need."
+            "The candidate sets of the new table cannot be read, because the taxonomy "
+            f"{before.taxonomy} of the run is gone: restore it, or drop the column of sets, which "
+            "predictions do not need."
         )
-    if limits["site"] is None or files["possible_at"] is None:
-        limits["site"] = files["possible_at"] = None
-    return {**limits, **files}
+    if limits["site"] is None or limits["possible_at"] is None:
+        limits["site"] = limits["possible_at"] = None
+    return limits
 
 
 def _preprocessing(source: Record) -> Preprocessing:
@@ -161,13 +150,12 @@ def _preprocessing(source: Record) -> Preprocessing:
     try:
         return Preprocessing.from_record(source["preprocessing"])
     except (TypeError, ValueError, AttributeError):
-        raise InputError(
-            "The record of the run does not say how its pictures were scaled: train it again with --fresh."
-        ) from None
+        unknown = "The record of the run does not say how its pictures were scaled"
+        raise InputError(f"{unknown}: train it again with --fresh.") from None
 
 
 def stored_backbone(run: Path, record: Record) -> Backbone | None:
-    """The backbone whose features a run was trained on; a damaged one is refused. None if it was trained on something else."""
+    """The backbone whose features a run was trained on, if any; a damaged one is refused."""
     if record["source"].get("backbone") is None:
         return None
     read_checked(run / RunFile.BACKBONE)
@@ -175,7 +163,7 @@ def stored_backbone(run: Path, record: Record) -> Backbone | None:
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
-    """Load the classifier from the folder of a finished run; a damaged one, or that of another run, is refused."""
+    """Load the classifier of a finished run; a damaged one, or that of another run, is refused."""
     read_checked(run / RunFile.CLASSIFIER)
     return PartialLabelClassifier.load(run / RunFile.CLASSIFIER, device)
 
@@ -200,8 +188,8 @@ def prediction_columns(
         goal: "balanced" or "accuracy"; None for the goal of the run.
 
     Returns:
-        Columns of equal length by name: label, confidence, runner-up and margin of every example, and, if the examples have candidate
-        sets, the likeliest candidate.
+        Columns of equal length by name: label, confidence, runner-up and margin of every example,
+        and, if the examples have candidate sets, the likeliest candidate.
     """
     classifier = load_classifier(run, device)
     if goal is not None:
@@ -209,10 +197,8 @@ def prediction_columns(
     names = np.asarray(record["classes"], dtype=object)
     x, sets, n = examples.x, examples.table.candidates, len(examples)
     numbers, shares = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 2), dtype=np.float32)
-    inside, every = (
-        np.zeros(n, dtype=np.int64),
-        np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32),
-    )
+    inside = np.zeros(n, dtype=np.int64)
+    every = np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32)
     for rows in np.array_split(np.arange(n), max(1, n * len(names) // PROBABILITIES_AT_ONCE)):
         found = torch.from_numpy(classifier.predict_proba(x[rows[0] : rows[-1] + 1]))
         top, labels = found.topk(2, dim=1)
@@ -222,10 +208,9 @@ def prediction_columns(
         if probabilities:
             every[rows] = found.numpy()
     columns: Columns = {"id": examples.table.ids}
-    if examples.table.paths is not None and not np.array_equal(
-        examples.table.paths, examples.table.ids
-    ):
-        columns["path"] = examples.table.paths
+    paths = examples.table.paths
+    if paths is not None and not np.array_equal(paths, examples.table.ids):
+        columns["path"] = paths
     columns |= {
         "label": names[numbers[:, 0]],
         "confidence": rounded_column(shares[:, 0]),
@@ -235,39 +220,32 @@ def prediction_columns(
     if sets is not None:
         columns |= {"in_set": inside == numbers[:, 0], "label_in_set": names[inside]}
     if probabilities:
-        columns |= {
-            f"p({name})": rounded_column(every[:, c]) for c, name in enumerate(names.tolist())
-        }
+        columns |= {f"p({name})": rounded_column(every[:, c]) for c, name in enumerate(names)}
     return columns
 
 
 def onnx_difference(
     classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None
 ) -> float | None:
-    """The largest difference between an exported model's logits and ours on random inputs; None without onnxruntime."""
+    """The largest difference between an exported model's logits and ours on random inputs.
+
+    It is None without onnxruntime.
+    """
     try:
         session = open_session(path.read_bytes())
     except InputError:  # it is not installed
         return None
-    rng = np.random.default_rng(0)
-    shape = (
-        (CHECKED, *classifier.input_shape_)
-        if backbone is None
-        else (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
-    )
-    x: Any = (
-        rng.integers(0, 256, shape).astype(np.uint8)
-        if len(shape) == 4
-        else rng.normal(size=shape).astype(np.float32)
-    )
+    rng, shape = np.random.default_rng(0), (CHECKED, *classifier.input_shape_)
+    if backbone is not None:
+        shape = (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
+    x: Any = rng.integers(0, 256, shape) if len(shape) == 4 else rng.normal(size=shape)
+    x = x.astype(np.uint8 if len(shape) == 4 else np.float32)
     kind: Any = np.float32
-    if (
-        session.get_inputs()[0].type == "tensor(double)"
-    ):  # float32 would blur the features, so these are about as large
+    if session.get_inputs()[0].type == "tensor(double)":  # float32 would blur such features
         described = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
         kind, x = np.float64, x * np.asarray(described["std"]) + np.asarray(described["mean"])
     logits = session.run(None, {"x": x.astype(kind)})[0]
-    ours = classifier.decision_function(
-        x if backbone is None else Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1))
-    )
+    if backbone is not None:
+        x = Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1))
+    ours = classifier.decision_function(x)
     return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

@@ -1,4 +1,4 @@
-"""Results: the cleaned labels of a table, and the tables of examples, classes and annotators that are computed from them."""
+"""Results: the cleaned labels of a table, and the tables and sentences that follow from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MOST_NAMED = 5  # classes that are not judged
 NOTED = 150  # examples of each kind whose pictures are stored for the report
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
-MANY_MISSING = 0.05  # estimated share of sets without their label from which another way of training is recommended
-UNEVEN = 2.0  # how many times as often as in all rows together a class's sets may be flagged by mistake, as far as can be foreseen
+MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
+UNEVEN = 2.0  # a class's expected wrong flags, as a multiple of those in all rows together
+NO_NAME = np.asarray(None, dtype=object)  # an empty cell
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -31,7 +32,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class CleanedLabels:
-    """The label chosen for every example, and the evidence for and against it; one entry per example, labels are class numbers."""
+    """The label chosen for each example, and the evidence for and against it, as class numbers."""
 
     label: Numbers
     confidence: Shares  # the probability that the label is right
@@ -41,17 +42,15 @@ class CleanedLabels:
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
     suspicion: Shares  # the probability that the set lacks the true label
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
-    judged_by: npt.NDArray[
-        np.object_
-    ]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
+    # "folds" and "held out": a classifier that was not trained on the row; "own": one that was
+    judged_by: npt.NDArray[np.object_]
     false_discoveries: float = FALSE_DISCOVERIES
 
     @cached_property
     def issue(self) -> Flags:
         """Whether the set seems to lack the true label."""
-        return flagged_sets(
-            self.suspicion, self.judged & (self.outside >= 0), self.inside, self.false_discoveries
-        )
+        judged = self.judged & (self.outside >= 0)
+        return flagged_sets(self.suspicion, judged, self.inside, self.false_discoveries)
 
     def noteworthy(self) -> dict[str, Numbers]:
         """The rows with the least certain labels and with the most suspicious sets, worst first."""
@@ -69,13 +68,13 @@ STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "f
 def flagged_sets(
     suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES
 ) -> Flags:
-    """Choose the sets to look at: as many as possible, the most suspicious first, while few of them hold their true label.
+    """Choose the sets to look at, the most suspicious first, while few hold their true label.
 
     Args:
         suspicion: The probability that each set lacks the true label.
         judged: Whether each row can be judged.
-        labels: The likeliest candidate of each row; sets that hold their label should not be flagged much more often in some classes
-            than in others.
+        labels: The likeliest candidate of each row. Sets that hold their label should not be
+            flagged much more often in some classes than in others.
         false_discoveries: The expected share of flagged sets that hold their true label.
 
     Returns:
@@ -99,14 +98,10 @@ def flagged_sets(
     most = UNEVEN * (1 - probability[order]).sum() / max(fine.sum(), 0.5)
     chosen = order[probability[order] >= LEAST_SUSPICION]
     chosen = chosen[np.argsort(labels[chosen], kind="stable")]
-    in_order, starts = (
-        np.cumsum(1 - probability[chosen]),
-        np.flatnonzero(np.diff(labels[chosen], prepend=-1)),
-    )
-    before = np.repeat(
-        in_order[starts] - (1 - probability[chosen[starts]]),
-        np.diff(np.append(starts, len(chosen))),
-    )
+    in_order = np.cumsum(1 - probability[chosen])
+    starts = np.flatnonzero(np.diff(labels[chosen], prepend=-1))
+    sizes = np.diff(np.append(starts, len(chosen)))
+    before = np.repeat(in_order[starts] - (1 - probability[chosen[starts]]), sizes)
     even = chosen[in_order - before <= most * fine[labels[chosen]] + 1e-9]
     # Again, because a class may have lost its most suspicious sets.
     flagged[few_mistakes(even[np.argsort(-probability[even], kind="stable")])] = True
@@ -114,7 +109,7 @@ def flagged_sets(
 
 
 class StoredVotes(NamedTuple):
-    """The annotations that candidate sets were made from: entry k is one annotator's label for one example."""
+    """The annotations behind candidate sets: entry k is one annotator's label for one example."""
 
     rows: Numbers
     annotators: npt.NDArray[np.object_]
@@ -123,7 +118,7 @@ class StoredVotes(NamedTuple):
 
 @dataclass(frozen=True)
 class CleanedTable:
-    """A finished run on a table: its record, its examples, their cleaned labels, and the votes that sets came from, if any."""
+    """A finished run on a table: its record, its examples, their cleaned labels and votes."""
 
     record: Record
     ids: npt.NDArray[np.object_]
@@ -137,9 +132,7 @@ class CleanedTable:
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
-    reviewed: Flags | None = (
-        None  # whether the candidates are a person's answer; None if nobody was asked
-    )
+    reviewed: Flags | None = None  # whether the candidates are a person's answer
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -158,12 +151,12 @@ class CleanedTable:
 
     @property
     def doubts(self) -> npt.NDArray[np.float64]:
-        """The probability that each label is wrong; their sum is the expected number of wrong labels."""
+        """The probability that each label is wrong."""
         return 1 - self.labels.confidence.astype(np.float64)
 
     @property
     def in_set(self) -> Flags:
-        """Whether the label of each row is one of its candidates; it is, unless sets were assumed to lack the true label at times."""
+        """Whether the label of each row is one of its candidates."""
         found = np.zeros(len(self.ids), dtype=bool)
         found[self.owners[self.candidates == self.labels.label[self.owners]]] = True
         return found
@@ -178,174 +171,153 @@ class CleanedTable:
         """What separates the candidates of a set in the user's table."""
         return str(self.record["source"].get("reading", {}).get("separator") or "|")
 
+    @property
+    def judgement(self) -> Record:
+        """The record of the judgement of the sets; empty if nothing was judged."""
+        return self.record.get("judgement") or {}
+
     def setting(self, name: str, value: str | int) -> str:
-        """How sentences name a setting of the training: `--folds 5` for a run, `folds=5` for a `LabelCleaner`."""
+        """A setting in sentences: `--folds 5` for a run, `folds=5` for a `LabelCleaner`."""
         in_python = self.record.get("source", {}).get("table", "") is None
         return f"{name}={value!r}" if in_python else f"--{name.replace('_', '-')} {value}"
 
     def sets(self, separator: str | None = None) -> list[str]:
-        """The candidate sets as text, with the separator of the user's table unless another is given."""
-        names = self.classes[self.candidates].tolist()
-        return [
-            (separator or self.separator).join(names[start:end])
-            for start, end in pairwise(self.offsets.tolist())
-        ]
+        """The candidate sets as text, by default with the separator of the user's table."""
+        names, separator = self.classes[self.candidates].tolist(), separator or self.separator
+        return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
 
 
 def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
     """The candidate sets of a table, and the true labels if all of them are known."""
     from ltpll.candidates import Candidates  # imports torch, which reports do without
 
-    sets = Candidates.from_flat(
-        table.offsets, table.candidates, len(table.classes), tuple(table.classes.tolist())
-    ).with_groups(table.groups)
-    labels = table.true.tolist()
-    return sets, None if any(label is None for label in labels) else labels
+    names, labels = tuple(table.classes.tolist()), table.true.tolist()
+    sets = Candidates.from_flat(table.offsets, table.candidates, len(names), names)
+    known = all(label is not None for label in labels)
+    return sets.with_groups(table.groups), labels if known else None
 
 
-# ---- what the judgement says -------------------------------------------------------------------------------------------
+# ---- what the judgement says -------------------------------------------------------------------
 
 
 def verdicts(table: CleanedTable) -> list[str]:
-    """Sentences about how far labels and flags can be trusted: what the classifiers achieve on rows that they were not trained on."""
-    judgement, judged = table.record.get("judgement"), table.labels.judged_by != "own"
+    """Sentences about how far labels and flags can be trusted."""
+    judgement, judged = table.judgement, table.labels.judged_by != "own"
     sentences = []
     if not judged.all():
-        own = "Rows were labelled by a classifier that was trained on them, so their sets are not judged"
-        sentences.append(f"{own}: train with {table.setting('folds', 5)}.")
-    if judgement is None:
+        own = "Rows were labelled by a classifier that was trained on them, so their sets are not"
+        sentences.append(f"{own} judged: train with {table.setting('folds', 5)}.")
+    if not judgement:
         return sentences
     covering, chance = judgement["covering"], judgement["chance"]
-    found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of {chance:.1%} by chance"
-    if not _beats(covering, chance, int(judged.sum())):
-        sentences.append(
-            f"The data do not let the model beat a random guess: on rows it was not trained on, {found}. Do not trust these labels."
-        )
-        return sentences
+    found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of"
+    found += f" {chance:.1%} by chance"
+    if not _beats_chance(covering, chance, int(judged.sum())):
+        guess = "The data do not let the model beat a random guess: on rows it was not trained on"
+        return [*sentences, f"{guess}, {found}. Do not trust these labels."]
     sentences.append(f"On rows that the model was not trained on, {found}.")
     inside, known = judgement.get("ambiguous"), judgement.get("calibration", {}).get("ambiguous")
     if inside is None:
         return sentences
+    expected = f"{inside['expected']:.1%}"
+    right = f"are expected to be right in {expected} of the cases"
     guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
-    if known is None:
-        sentences.append(
-            f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}."
-        )
-    else:
-        words = (
-            ""
-            if _beats(known["accuracy"], inside["guess"], known["rows"])
-            else ", so the model does not beat it"
-        )
-        expected = f"({inside['expected']:.1%} expected)"
-        sentences.append(
-            f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}."
-        )
-    return sentences
+    if known is not None:
+        right = f"are right in {known['accuracy']:.1%} of the cases ({expected} expected)"
+        if not _beats_chance(known["accuracy"], inside["guess"], known["rows"]):
+            guess += ", so the model does not beat it"
+    return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
 
 
 def said_of_missing_labels(table: CleanedTable) -> str:
-    """A sentence about labels outside their sets, or about how to train if many sets seem to lack the true label; empty otherwise."""
+    """A sentence about labels outside their sets, or how to allow them where they seem needed."""
     if table.truth_missing:
-        n = int((~table.in_set).sum())
-        return f"The training assumed that {table.truth_missing:.1%} of the sets lack the true label: {n:,} labels lie outside their sets."
-    missing = float((table.record.get("judgement") or {}).get("missing") or 0.0)
+        share, n = f"{table.truth_missing:.1%} of the sets", int((~table.in_set).sum())
+        said = f"The training assumed that {share} lack the true label"
+        return f"{said}: {n:,} labels lie outside their sets."
+    missing = float(table.judgement.get("missing") or 0.0)
     if missing < MANY_MISSING:
         return ""
     said = f"About {missing:.0%} of the sets seem to lack the true label"
     if not table.labels.issue.any():
         said += ", but none certainly enough to be flagged"
-    if (
-        "truth_missing" in table.record["config"]
-    ):  # the training has found, or was told, that hardly any set does
+    if "truth_missing" in table.record["config"]:  # the training knows that hardly any set does
         return f"{said}."
     return f"{said}: with {table.setting('truth_missing', 'auto')}, labels can leave their sets."
 
 
-def _beats(share: float, chance: float, rows: int) -> bool:
+def _beats_chance(share: float, chance: float, rows: int) -> bool:
     """Whether a share is above chance by more than twice its standard error."""
     return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
 
 
 def beats_guess(table: CleanedTable) -> bool | None:
-    """Whether the model beats a random guess, as `verdicts` says in words; None if nothing was judged."""
-    judgement = table.record.get("judgement")
-    if judgement is None:
+    """Whether the model beats a random guess, as in `verdicts`; None if nothing was judged."""
+    judgement, rows = table.judgement, int((table.labels.judged_by != "own").sum())
+    if not judgement:
         return None
-    shares = [
-        (judgement["covering"], judgement["chance"], int((table.labels.judged_by != "own").sum()))
-    ]
-    known = (judgement.get("calibration") or {}).get("ambiguous")
+    shares = [(judgement["covering"], judgement["chance"], rows)]
+    known = judgement.get("calibration", {}).get("ambiguous")
     if known is not None and judgement.get("ambiguous") is not None:
         shares.append((known["accuracy"], judgement["ambiguous"]["guess"], known["rows"]))
-    return all(_beats(*one) for one in shares)
+    return all(_beats_chance(*one) for one in shares)
 
 
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
     """Classes with too few examples to judge their sets: name, examples, recovered examples."""
-    judgement = table.record.get("judgement") or {}
-    return [
-        (str(table.classes[c]), examples, recovered)
-        for c, examples, recovered in judgement.get("not_judged", [])
-    ]
+    unknown = table.judgement.get("not_judged", [])
+    return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in unknown]
 
 
 def summary(table: CleanedTable) -> list[str]:
-    """Sentences about the labels of a table: how many are expected to be wrong, how far they can be trusted, and which sets are flagged."""
-    cleaned, n = table.labels, len(table.ids)
+    """Sentences about the labels: how many are wrong, which sets are flagged, what to trust."""
+    cleaned, n, unknown = table.labels, len(table.ids), not_judged(table)
     ambiguous, issues = int((table.sizes > 1).sum()), int(cleaned.issue.sum())
     wrong = f"about {table.doubts.sum():,.0f} labels are expected to be wrong"
     sentences = [f"{n:,} examples, {ambiguous:,} of them ambiguous; {wrong}.", *verdicts(table)]
     if not (cleaned.judged_by != "own").any():
         return sentences
-    if issues:
-        right = 1 - cleaned.suspicion[cleaned.issue].mean()
-        sentences.append(
-            f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}), {right:.0%} of them probably wrongly flagged: "
-            "sort by `suspicion`; `suggestion` has the likelier label."
-        )
     said = said_of_missing_labels(table)
-    if said or not issues:
-        sentences.append(
-            said
-            or "No set is flagged: none is suspicious enough to say that it lacks the true label."
-        )
-    unknown = not_judged(table)
+    if issues:
+        right = f"{1 - cleaned.suspicion[cleaned.issue].mean():.0%}"
+        flagged = f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%})"
+        sort = "sort by `suspicion`; `suggestion` has the likelier label."
+        sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
+    elif not said:
+        none = "No set is flagged: none is suspicious enough to say that it lacks the true label."
+        sentences.append(none)
+    if said:
+        sentences.append(said)
     if unknown:
-        sentences.append(
-            f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged."
-        )
+        hold = f"The model cannot judge sets that hold {_named_classes(unknown)}"
+        sentences.append(f"{hold}: none of them is flagged.")
     return sentences
 
 
-def _named(classes: list[tuple[str, int, int]]) -> str:
+def _named_classes(classes: list[tuple[str, int, int]]) -> str:
     """Classes that are not judged, all of them if they are few."""
-    few = len(classes) <= MOST_NAMED
-    several = (
-        f"one of {len(classes):,} classes: "
-        if few
-        else f"one of {len(classes):,} classes, such as "
-    )
-    return ("the class " if len(classes) == 1 else several) + ", ".join(
+    words = "the class " if len(classes) == 1 else f"one of {len(classes):,} classes: "
+    if len(classes) > MOST_NAMED:
+        words, classes = f"one of {len(classes):,} classes, such as ", classes[:1]
+    return words + ", ".join(
         f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
-        for name, examples, recovered in (classes if few else classes[:1])
+        for name, examples, recovered in classes
     )
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables ------------------------------------------------------------------------------------
 
 
 def task_data(table: CleanedTable) -> list[dict[str, str]]:
-    """What the tasks of a labelling tool show: the pictures as it called them, or else their paths, or else the ids of the examples."""
+    """What tasks of a labelling tool show: pictures as it called them, or paths, or ids."""
+    source, paths = table.record["source"], table.ids if table.paths is None else table.paths
     if table.urls is not None:
-        return [
-            {str(table.record["source"]["reading"].get("path")): url} for url in table.urls.tolist()
-        ]
-    if table.record["source"]["images"] is not None:
-        return [
-            {"image": path} for path in (table.ids if table.paths is None else table.paths).tolist()
-        ]
-    return [{"id": name} for name in table.ids.tolist()]
+        name, shown = str(source["reading"].get("path")), table.urls
+    elif source["images"] is not None:
+        name, shown = "image", paths
+    else:
+        name, shown = "id", table.ids
+    return [{name: text} for text in shown.tolist()]
 
 
 def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
@@ -356,18 +328,17 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
-        Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them,
-        `reviewed` if answers were given, and `in_set` if labels may lie outside their sets.
+        Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`,
+        `margin`, `set_size`, `issue`, `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`,
+        `split`, `group` and `true_label` if the user's table has them, `reviewed` if answers were
+        given, and `in_set` if labels may lie outside their sets.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
         >>> from ltpll.tables.writers import write_table
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
     """
-    names, cleaned = table.classes, table.labels
-    issue = cleaned.issue
-    alone = cleaned.runner_up == cleaned.label
+    names, cleaned, true = table.classes, table.labels, table.true.tolist()
     columns: Columns = {"id": table.ids}
     if table.paths is not None and not np.array_equal(table.paths, table.ids):
         columns["path"] = table.paths
@@ -379,54 +350,56 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         "candidates": table.sets(separator),
         "label": names[cleaned.label],
         "confidence": rounded_column(cleaned.confidence),
-        "runner_up": _where(~alone, names[cleaned.runner_up]),
+        "runner_up": np.where(
+            cleaned.runner_up != cleaned.label, names[cleaned.runner_up], NO_NAME
+        ),
         "margin": rounded_column(cleaned.margin),
         "set_size": table.sizes,
-        "issue": issue,
-        "suggestion": _where(issue, names[cleaned.outside]),
+        "issue": cleaned.issue,
+        "suggestion": np.where(cleaned.issue, names[cleaned.outside], NO_NAME),
         "suspicion": rounded_column(cleaned.suspicion),
         "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
-        **({"in_set": table.in_set} if table.truth_missing else {}),
-        **({} if table.reviewed is None else {"reviewed": table.reviewed}),
     }
-    if any(label is not None for label in table.true.tolist()):
-        columns["true_label"] = [
-            None if label is None else names[label] for label in table.true.tolist()
-        ]
+    if table.truth_missing:
+        columns["in_set"] = table.in_set
+    if table.reviewed is not None:
+        columns["reviewed"] = table.reviewed
+    if any(label is not None for label in true):
+        columns["true_label"] = [None if label is None else names[label] for label in true]
     return columns
 
 
 def class_columns(table: CleanedTable) -> Columns:
-    """One row per class: how often it is a candidate, how often it is chosen, which class is chosen instead, and how far it is known.
+    """One row per class: how often it is a candidate, how often it is chosen, and what instead.
 
-    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts examples that are
-    predicted to be of this class and have it as a candidate, out of the `judged_examples` in whose sets it is the likeliest candidate, and
-    is None if nothing was judged. `precision` and `recall` compare the
-    labels with true labels, where these are known; without any, the two columns are left out.
+    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen.
+    `recovered_out_of_fold` counts examples that are predicted to be of this class and have it as a
+    candidate, out of the `judged_examples` in whose sets it is the likeliest candidate, and is None
+    if nothing was judged. `precision` and `recall` compare the labels with true labels, where these
+    are known; without any, the two columns are left out.
     """
-    n, cleaned = len(table.classes), table.labels
+    n, names, cleaned, judgement = len(table.classes), table.classes, table.labels, table.judgement
     candidate = np.bincount(table.candidates, minlength=n)
     chosen = np.bincount(cleaned.label, minlength=n)
     confidence = np.bincount(cleaned.label, weights=cleaned.confidence, minlength=n)
     instead, times = labels_chosen_instead(table)
+    judged = np.full(n, bool(judgement))
+    judged[[one[0] for one in judgement.get("not_judged", [])]] = False
     with np.errstate(invalid="ignore", divide="ignore"):
+        distracted = 1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate
         columns: Columns = {
-            "class": table.classes,
+            "class": names,
             "estimated_prior": rounded_column(np.asarray(table.record["class_prior"])),
             "candidate_in": candidate,
             "label_of": chosen,
-            "distractor_rate": rounded_column(
-                1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate
-            ),
+            "distractor_rate": rounded_column(distracted),
             "mean_confidence": rounded_column(confidence / chosen),
-            "recovered_out_of_fold": _recovered(table),
+            "recovered_out_of_fold": list(judgement.get("recovered", [None] * n)),
             "judged_examples": np.bincount(cleaned.inside[cleaned.judged_by != "own"], minlength=n),
-            "judged": _judged_classes(table),
+            "judged": judged,
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
-            "most_often_instead": [
-                None if other < 0 else table.classes[other] for other in instead.tolist()
-            ],
+            "most_often_instead": [None if c < 0 else names[c] for c in instead.tolist()],
             "times_instead": times,
         }
         rows, true = known_truth(table)
@@ -438,35 +411,18 @@ def class_columns(table: CleanedTable) -> Columns:
     return columns
 
 
-def _recovered(table: CleanedTable) -> list[int | None]:
-    """For each class, how many judged examples are predicted to be of this class and have it as a candidate; None without a judgement."""
-    judgement = table.record.get("judgement")
-    return [None] * len(table.classes) if judgement is None else list(judgement["recovered"])
-
-
-def _judged_classes(table: CleanedTable) -> Flags:
-    """Whether sets that hold each class can be judged."""
-    judgement = table.record.get("judgement")
-    judged = np.full(len(table.classes), judgement is not None)
-    judged[[one[0] for one in (judgement or {}).get("not_judged", [])]] = False
-    return judged
-
-
 def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
-    """For each class, the label most often chosen from sets that hold it (−1: no other is ever chosen), and how often."""
+    """For each class, the label most often chosen from sets that hold it, or −1, and how often."""
     n = len(table.classes)
     pairs, counts = confusion_pairs(table)
     instead, times = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    order = np.argsort(counts, kind="stable")
-    instead[pairs[order, 1]], times[pairs[order, 1]] = (
-        pairs[order, 0],
-        counts[order],
-    )  # the last assignment, the largest count, remains
+    order = np.argsort(counts, kind="stable")  # the last assignment, the largest count, remains
+    instead[pairs[order, 1]], times[pairs[order, 1]] = pairs[order, 0], counts[order]
     return instead, times
 
 
 def true_shares(table: CleanedTable) -> list[float] | None:
-    """The true share of each class in the rows that were trained on; None unless the true labels of all of them are known."""
+    """The true shares of the classes in the training rows; None unless all labels are known."""
     labels = table.true[table.labels.judged_by != "held out"].tolist()
     if not labels or any(label is None for label in labels):
         return None
@@ -475,15 +431,18 @@ def true_shares(table: CleanedTable) -> list[float] | None:
 
 
 def confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
-    """Pairs of a chosen label and another candidate of the same set, (pairs, 2), and in how many sets each occurs."""
-    n = len(table.classes)
+    """Pairs of a chosen label and another candidate, (pairs, 2), and the number of their sets."""
     chosen = table.labels.label[table.owners]
     other = chosen != table.candidates
-    keys, counts = np.unique(chosen[other] * n + table.candidates[other], return_counts=True)
-    return np.stack([keys // n, keys % n], axis=1), counts
+    return _counted_pairs(chosen[other], table.candidates[other], len(table.classes))
 
 
-# ---- true labels -------------------------------------------------------------------------------------------------------
+def _counted_pairs(first: Numbers, second: Numbers, n_classes: int) -> tuple[Numbers, Numbers]:
+    keys, counts = np.unique(first * n_classes + second, return_counts=True)
+    return np.stack([keys // n_classes, keys % n_classes], axis=1), counts
+
+
+# ---- true labels -------------------------------------------------------------------------------
 
 
 def known_truth(table: CleanedTable) -> tuple[Numbers, Numbers]:
@@ -493,7 +452,7 @@ def known_truth(table: CleanedTable) -> tuple[Numbers, Numbers]:
 
 
 def lack_truth(table: CleanedTable) -> Flags:
-    """For each row whose true label is known, in the order of `known_truth`, whether its set lacks this label."""
+    """Whether the set of each row of `known_truth` lacks the true label."""
     rows, true = known_truth(table)
     sought = np.full(len(table.ids), -1, dtype=np.int64)
     sought[rows] = true
@@ -503,11 +462,9 @@ def lack_truth(table: CleanedTable) -> Flags:
 
 
 def true_confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
-    """Pairs of a true label and the cleaned label of the same row, (pairs, 2), and in how many rows each occurs."""
-    n = len(table.classes)
+    """Pairs of a true and a cleaned label, (pairs, 2), and the number of their rows."""
     rows, true = known_truth(table)
-    keys, counts = np.unique(true * n + table.labels.label[rows], return_counts=True)
-    return np.stack([keys // n, keys % n], axis=1), counts
+    return _counted_pairs(true, table.labels.label[rows], len(table.classes))
 
 
 class CalibrationInterval(NamedTuple):
@@ -519,14 +476,14 @@ class CalibrationInterval(NamedTuple):
 
 
 def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInterval]]:
-    """Confidence against accuracy in ten equal intervals, over the rows that the record's calibration was computed on.
+    """Confidence against accuracy in ten intervals, over the rows of the record's calibration.
 
     These rows have a known true label and were judged by classifiers that were not trained on them.
 
     Returns:
-        Ten intervals for "all" such rows and for the "ambiguous" ones; empty if the record has no calibration.
+        Ten intervals for "all" such rows and for the "ambiguous" ones; empty without a calibration.
     """
-    recorded = (table.record.get("judgement") or {}).get("calibration") or {}
+    recorded = table.judgement.get("calibration") or {}
     rows, true = known_truth(table)
     judged = table.labels.judged_by[rows] != "own"
     found = {}
@@ -537,60 +494,46 @@ def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInte
             place = np.clip((confidence * 10).astype(np.int64), 0, 9)
             counts = np.bincount(place, minlength=10)
             with np.errstate(invalid="ignore"):
-                means = [
-                    np.bincount(place, weights=values, minlength=10) / counts
-                    for values in (confidence, right)
-                ]
-            found[name] = [
-                CalibrationInterval(*one)
-                for one in zip(counts.tolist(), *(mean.tolist() for mean in means), strict=True)
-            ]
+                mean_confidence = np.bincount(place, weights=confidence, minlength=10) / counts
+                accuracy = np.bincount(place, weights=right, minlength=10) / counts
+            columns = (counts.tolist(), mean_confidence.tolist(), accuracy.tolist())
+            found[name] = [CalibrationInterval(*one) for one in zip(*columns, strict=True)]
     return found
 
 
-# ---- annotators --------------------------------------------------------------------------------------------------------
+# ---- annotators --------------------------------------------------------------------------------
 
 
 def annotator_columns(table: CleanedTable) -> Columns:
-    """One row per annotator: how many labels for how many examples, and how often the cleaned label or another annotator agrees.
+    """One row per annotator: examples, labels, and how often the label or another one agrees.
 
     The last column is NaN, an empty cell, for an annotator whose examples nobody else labelled.
     """
     assert table.votes is not None
     rows, labels = table.votes.rows, table.votes.labels
     names, who = np.unique(table.votes.annotators, return_inverse=True)
-    n_classes, n_examples = len(table.classes), len(table.ids)
+    n, n_examples = len(names), len(table.ids)
     # Each pair of annotator and example counts once, however many labels were given.
     pairs, at = np.unique(who * n_examples + rows, return_inverse=True)
     annotator, example = pairs // n_examples, pairs % n_examples
-    agrees = np.zeros(len(pairs), dtype=bool)
+    agrees, shared = np.zeros(len(pairs), dtype=bool), np.zeros(len(pairs), dtype=bool)
     np.logical_or.at(agrees, at, labels == table.labels.label[rows])
-    _, same, votes = np.unique(rows * n_classes + labels, return_inverse=True, return_counts=True)
-    shared = np.zeros(len(pairs), dtype=bool)
+    keys = rows * len(table.classes) + labels
+    _, same, votes = np.unique(keys, return_inverse=True, return_counts=True)
     np.logical_or.at(shared, at, votes[same] > 1)
-    labelled_by_others = np.bincount(example, minlength=n_examples)[example] > 1
-
-    def mean(values: Flags, where: Flags) -> npt.NDArray[np.float64]:
-        with np.errstate(invalid="ignore"):
-            counted = np.bincount(annotator[where], minlength=len(names))
-            return np.asarray(
-                np.bincount(annotator[where], weights=values[where], minlength=len(names)) / counted
-            )
-
+    several = np.bincount(example, minlength=n_examples)[example] > 1  # others labelled it, too
+    own, others = annotator[several], shared[several]
+    examples = np.bincount(annotator, minlength=n)
+    with np.errstate(invalid="ignore"):
+        agreement = np.bincount(annotator, weights=agrees, minlength=n) / examples
+        shares = np.bincount(own, weights=others, minlength=n) / np.bincount(own, minlength=n)
     return {
         "annotator": names,
-        "examples": np.bincount(annotator, minlength=len(names)),
-        "labels": np.bincount(who, minlength=len(names)),
-        "agreement": rounded_column(mean(agrees, np.ones(len(pairs), dtype=bool))),
-        "shared_with_others": rounded_column(mean(shared, labelled_by_others)),
+        "examples": examples,
+        "labels": np.bincount(who, minlength=n),
+        "agreement": rounded_column(agreement),
+        "shared_with_others": rounded_column(shares),
     }
-
-
-def _where(chosen: Flags, values: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """The values in the chosen rows, None in the others."""
-    kept = np.full(len(values), None, dtype=object)
-    kept[chosen] = values[chosen]
-    return kept
 
 
 def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,23 +8,22 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import CleanedTable, Columns, Numbers, rounded_column
+from ltpll.cleaning.results import NO_NAME, CleanedTable, Columns, Numbers, rounded_column
 from ltpll.formatting import counted
 
 QUEUE = 100  # rows
-PAIR_SHARE = (
-    0.1  # of the queue that may ask about the same two classes, unless there are no other rows
-)
-RARE = 20  # examples, at most, of a class that is called rare; it also has less than half as many as others on average
+PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, if there are other rows
+RARE = 20  # examples, at most, of a rare class, which has less than half as many as the average
 DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
 
 
 def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     """The rows whose labels are most probably wrong, spread over classes and groups.
 
-    A row is as urgent as its label is doubtful: the less its confidence, the sooner it comes.
-    Rows about the same two classes, and further rows of the same group, come after the others once there are too many of them. Rows that
-    were reviewed before, rows without any doubt, and held-out rows are left out.
+    A row is as urgent as its label is doubtful: the less its confidence, the sooner it comes. Rows
+    about the same two classes, and further rows of the same group, come after the others once there
+    are too many of them. Rows that were reviewed before, rows without any doubt, and held-out rows
+    are left out.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
@@ -39,11 +38,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
         >>> len(review_rows(table, 5))
         5
     """
-    return spread_out(table.doubts, table, n)
-
-
-def spread_out(urgency: npt.NDArray[np.float64], table: CleanedTable, n: int) -> Numbers:
-    """The most urgent rows that may be asked about, few of them about the same two classes or the same group."""
+    urgency = table.doubts
     may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
     if table.reviewed is not None:
         may_ask &= ~table.reviewed
@@ -66,30 +61,26 @@ def occurrences(values: Numbers) -> Numbers:
     """
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.diff(values[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(values)))
     found = np.empty(len(values), dtype=np.int64)
-    found[order] = np.arange(len(values)) - np.repeat(
-        starts, np.diff(np.append(starts, len(values)))
-    )
+    found[order] = np.arange(len(values)) - np.repeat(starts, sizes)
     return found
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
-    """Whether a row's label is doubted because its set may lack the true label, flagged or not, and not because of another candidate."""
+    """Whether a label is doubted because its set may lack it, and not for another candidate."""
     cleaned = table.labels
-    return np.asarray(
-        (cleaned.outside >= 0)
-        & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence))
-        & (cleaned.suspicion > 0)
-    )
+    doubted = cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)
+    return np.asarray((cleaned.outside >= 0) & doubted & (cleaned.suspicion > 0))
 
 
 def alternatives(table: CleanedTable) -> Numbers:
-    """The likeliest label beside the chosen one: the runner-up, or a class outside the set; the label itself if there is none."""
+    """The likeliest label beside the chosen one, inside or outside the set; itself if none is."""
     return np.where(asks_about_set(table), table.labels.outside, table.labels.runner_up)
 
 
 def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
-    """The queue as a table: what is known about each row, why it is asked about, and an empty column for the answer.
+    """The queue as a table, with the reason for each row and an empty column for the answer.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
@@ -97,8 +88,9 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
-        Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`, `confidence`, `runner_up`, `suggestion` (the
-        likeliest class outside the set, if the set may lack the true label), `why`, and `answer`, which is empty.
+        Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`,
+        `confidence`, `runner_up`, `suggestion` (the likeliest class outside the set, if the set may
+        lack the true label), `why`, and `answer`, which is empty.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -108,22 +100,16 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     """
     names, cleaned = table.classes, table.labels
     of_set, sets = (asks_about_set(table) | cleaned.issue)[rows], table.sets(separator)
-    several = cleaned.runner_up[rows] != cleaned.label[rows]
-    return {
-        "rank": np.arange(1, len(rows) + 1),
-        "id": table.ids[rows],
-        **({} if table.paths is None else {"path": table.paths[rows]}),
+    label, runner_up = cleaned.label[rows], cleaned.runner_up[rows]
+    columns: Columns = {"rank": np.arange(1, len(rows) + 1), "id": table.ids[rows]}
+    if table.paths is not None:
+        columns["path"] = table.paths[rows]
+    return columns | {
         "candidates": [sets[i] for i in rows],
-        "label": names[cleaned.label[rows]],
+        "label": names[label],
         "confidence": rounded_column(cleaned.confidence[rows]),
-        "runner_up": [
-            names[cleaned.runner_up[i]] if other else None
-            for i, other in zip(rows, several, strict=True)
-        ],
-        "suggestion": [
-            names[cleaned.outside[i]] if outside else None
-            for i, outside in zip(rows, of_set, strict=True)
-        ],
+        "runner_up": np.where(runner_up != label, names[runner_up], NO_NAME),
+        "suggestion": np.where(of_set, names[cleaned.outside[rows]], NO_NAME),
         "why": reasons(table, rows),
         "answer": [""] * len(rows),
     }
@@ -139,7 +125,8 @@ def reasons(table: CleanedTable, rows: Numbers, show: Callable[[str], str] = str
     for i in rows.tolist():
         mine, instead = label[i], other[i]
         if of_set[i]:
-            words = f"{'set may lack' if issue[i] else 'the set possibly lacks'} the true label: {names[instead]}?"
+            lacks = "set may lack" if issue[i] else "the set possibly lacks"
+            words = f"{lacks} the true label: {names[instead]}?"
         elif instead != mine:
             words = f"doubtful between {names[mine]} and {names[instead]}"
         else:

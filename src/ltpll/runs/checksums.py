@@ -1,4 +1,4 @@
-"""Checksums: the SHA-256 sums in a finished run's marker file, so that a damaged or exchanged file is never read as if it were intact."""
+"""Checksums: the sums in a finished run's marker, by which damaged files are found."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
 
 def marker_text(folder: Path, names: Iterable[str]) -> bytes:
     """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
-    return "".join(
-        f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names)
-    ).encode()
+    lines = (f"{_sha256((folder / name).read_bytes())}  {name}\n" for name in sorted(names))
+    return "".join(lines).encode()
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """The sums in a folder's marker by file name; empty if there is no marker or it cannot be read."""
+    """The sums in a folder's marker by file name; empty if the marker is missing or damaged."""
     try:
         lines = (folder / RunFile.MARKER).read_bytes().decode("ascii").split("\n")
     except (OSError, UnicodeDecodeError):
@@ -42,28 +41,24 @@ def read_checked(path: Path) -> bytes:
     Raises:
         InputError: The file is missing, was changed, or belongs to another run.
     """
-    expected = checksums(path.parent).get(path.name)
+    folder, expected = path.parent, checksums(path.parent).get(path.name)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise unreadable_run(path.parent, f"its file {path.name} is missing", RESTORE) from None
+        raise unreadable_run(folder, f"its file {path.name} is missing", RESTORE) from None
     except OSError as error:
-        raise unreadable_run(
-            path.parent, f"its file {path.name}: {error.strerror or error}", RESTORE
-        ) from None
+        problem = f"its file {path.name}: {error.strerror or error}"
+        raise unreadable_run(folder, problem, RESTORE) from None
     if expected is None:
-        raise unreadable_run(path.parent, f"there is no checksum of its file {path.name}", RESTORE)
-    if _digest(content) != expected:
-        raise unreadable_run(
-            path.parent,
-            f"its file {path.name} is damaged or not the file that the run wrote",
-            RESTORE,
-        )
+        raise unreadable_run(folder, f"there is no checksum of its file {path.name}", RESTORE)
+    if _sha256(content) != expected:
+        problem = f"its file {path.name} is damaged or not the file that the run wrote"
+        raise unreadable_run(folder, problem, RESTORE)
     return content
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """The files of a finished run that are missing or changed; the marker itself if it lists none."""
+    """The missing or changed files of a finished run; the marker itself if it lists none."""
     sums = checksums(folder)
     if not sums:
         return [RunFile.MARKER] if (folder / RunFile.MARKER).exists() else []
@@ -72,10 +67,10 @@ def damaged_files(folder: Path) -> list[str]:
 
 def _is_intact(path: Path, expected: str) -> bool:
     try:
-        return _digest(path.read_bytes()) == expected
+        return _sha256(path.read_bytes()) == expected
     except OSError:
         return False
 
 
-def _digest(content: bytes) -> str:
+def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

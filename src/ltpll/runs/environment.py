@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
+import re
 import subprocess
 from functools import cache
 from importlib import metadata
@@ -18,57 +18,44 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def environment(device: str) -> Record:
-    """The versions, commit, hardware and number of threads that belong beside every figure, as JSON values."""
-    return {**_software(), "device": device, "hardware": _hardware(device), "threads": _threads()}
+    """The versions, commit, hardware and number of threads that belong beside every figure."""
+    import torch
 
-
-@cache
-def code_fingerprint(*others: Path) -> str:
-    """A hash of the source of this package and of others, so that runs of an earlier version do not count as finished."""
-    digest = hashlib.sha256()
-    for folder in (PACKAGE, *others):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+    hardware, threads = _hardware(device), torch.get_num_threads()
+    return {**_software(), "device": device, "hardware": hardware, "threads": threads}
 
 
 @cache
 def _software() -> Record:
-    def version(name: str) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            return "unknown"
-
     return {
         "ltpll": __version__,  # a source tree on the path has no metadata
         "commit": _commit(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        **{name: metadata.version(name) for name in ("torch", "numpy", "scikit-learn")},
     }
 
 
 def _commit() -> str:
-    """The value of LTPLL_COMMIT (for a copy of the source), else the commit of the checkout, marked if files differ from it."""
+    """The commit in LTPLL_COMMIT or of the checkout, marked if files differ from it."""
     if stated := os.environ.get("LTPLL_COMMIT"):
         return stated
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(PACKAGE), *arguments],
+        done = subprocess.run(
+            ["git", "-C", PACKAGE, *arguments],
             capture_output=True,
             text=True,
             check=True,
             timeout=10,
-        ).stdout.strip()
+        )
+        return done.stdout.strip()
 
     try:
         # An installed package may lie inside another project's repository.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != PACKAGE.parents[1]:
             return "unknown"
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "+changes" if git("status", "--porcelain", "--", str(PACKAGE)) else ""
-        )
+        changed = git("status", "--porcelain", "--", str(PACKAGE))
+        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 
@@ -82,16 +69,6 @@ def _hardware(device: str) -> str:
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        name = names[0] if names else name
+        models = re.findall(r"^model name\s*:(.*)$", cpuinfo.read_text(), flags=re.M)
+        name = models[0].strip() if models else name
     return f"{name}, {os.cpu_count()} cores"
-
-
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()

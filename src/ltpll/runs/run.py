@@ -36,12 +36,14 @@ FORMAT = "ltpll-run-1"
 class Run:
     """One training in one folder.
 
-    The folder is named by a hash of the config, so that the same config under the same root is the same run and is never trained twice.
+    The folder is named by a hash of the config, so that the same config under the same root is the
+    same run and is never trained twice.
 
     Args:
         root: The folder in which the run's folder lies.
         config: Everything that determines the training, as JSON values.
-        name: The name of the folder where a user has chosen one; files in it that are not the run's are left alone.
+        name: The name of the folder where a user has chosen one; files in it that are not the run's
+            are left alone.
 
     Examples:
         >>> run = Run(Path("runs"), {"method": "corr", "seed": 0})
@@ -68,7 +70,7 @@ class Run:
             The run; `done` says whether it is finished, and `result` returns its record.
 
         Raises:
-            InputError: It is not a run folder, its config is damaged, or it is a run of another kind.
+            InputError: It is not a run folder, its config is damaged, or it is of another kind.
 
         Examples:
             >>> Run.open("ltpll-runs/birds").result()["classes"]
@@ -78,14 +80,10 @@ class Run:
         config = _read_config(folder)
         found = kind_of_run(config)
         if kind is not None and found is not kind:
-            wanted = (
-                "that `ltpll train TABLE --out RUN` wrote" if kind is Kind.TABLE else f"of {kind}"
-            )
-            raise unreadable_run(
-                folder,
-                f"it is {found or 'a run of another kind'}, not {kind}",
-                f"give a folder {wanted}",
-            )
+            of_table = "that `ltpll train TABLE --out RUN` wrote"
+            wanted = f"give a folder {of_table if kind is Kind.TABLE else f'of {kind}'}"
+            other = f"it is {found or 'a run of another kind'}, not {kind}"
+            raise unreadable_run(folder, other, wanted)
         place = folder if folder.name not in ("", "..") else folder.resolve()
         return cls(place.parent, config, "" if place.name == config_hash(config) else place.name)
 
@@ -100,14 +98,15 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether the run is finished and none of its files is missing; `reopen_if_damaged` also checks their contents."""
+        """Whether the run is finished and none of its files is missing, whatever they hold."""
         sums = checksums(self.folder)
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
     def reopen_if_damaged(self) -> list[str]:
-        """Turn a finished run with missing or damaged files into an unfinished one, so that training restores them.
+        """Make a finished run that has missing or damaged files unfinished, to be trained again.
 
-        Damaged files are deleted. If the log is damaged, which no other file can replace, the whole run is deleted.
+        Damaged files are deleted. If the log is damaged, which no other file can replace, the whole
+        run is deleted.
 
         Returns:
             The names of these files; empty if all are intact or the run is not finished.
@@ -118,12 +117,10 @@ class Run:
         if not damaged_files(self.folder):
             return []
         with self.locked():
-            damaged = damaged_files(
-                self.folder
-            )  # another process may have restored them, or started the run again, in the meantime
+            damaged = damaged_files(self.folder)  # another process may have restored them by now
             if damaged:
-                message = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
-                warnings.warn(message, InputWarning, stacklevel=2)
+                lost = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)})"
+                warnings.warn(f"{lost}: training restores them.", InputWarning, stacklevel=2)
                 if RunFile.LOG in damaged:
                     self.forget()
                 for name in (RunFile.MARKER, *damaged):
@@ -134,8 +131,9 @@ class Run:
     def forget(self, *, keep_parts: bool = False) -> None:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
-        A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted, and with
-        `keep_parts` not those of training runs that need not be repeated.
+        A folder named by its hash is deleted in one move. In a folder that a user has named, only
+        the run's files are deleted, and with `keep_parts` not those of training runs that need not
+        be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -146,59 +144,56 @@ class Run:
                 self.folder.rename(old)
                 shutil.rmtree(old)
             return
-        gone = [
-            file
-            for file in RunFile
-            if file is not RunFile.CONFIG and not (keep_parts and file.part)
-        ]
-        for path in [path for file in gone for path in file.found_in(self.folder)]:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        for file in RunFile:
+            if file is RunFile.CONFIG or (keep_parts and file.part):
+                continue
+            for path in file.found_in(self.folder):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
-        """Refuse a folder named by a user that holds other files, or a run with other settings or data unless it is trained afresh."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
+        """Refuse a folder named by a user that holds other files or another run.
+
+        Args:
+            afresh: Whether a run with other settings or data is trained from the start.
+        """
+        folder = self.folder
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file: give the name of a folder for the run.")
         try:
             before = self.stored_config()
         except FileNotFoundError:
             # A process that died before it had written the config leaves at most a temporary file.
-            if self.folder.is_dir() and any(
-                not path.name.startswith(".config.json.") for path in self.folder.iterdir()
-            ):
-                raise InputError(
-                    f"{self.folder} contains files but is not a run folder: give a new folder for the run."
-                ) from None
+            paths = folder.iterdir() if folder.is_dir() else ()
+            if any(not path.name.startswith(".config.json.") for path in paths):
+                other = f"{folder} contains files but is not a run folder"
+                raise InputError(f"{other}: give a new folder for the run.") from None
             return
         except (OSError, ValueError) as error:
-            raise unreadable_run(
-                self.folder,
-                f"its config.json is damaged: {first_line(error)}",
-                "give another folder",
-            ) from None
-        if not isinstance(before, dict) or before.get("experiment") != self.config.get(
-            "experiment"
-        ):
-            raise InputError(
-                f"The folder {self.folder} contains a run of another kind: give another folder."
-            )
+            damaged = f"its config.json is damaged: {first_line(error)}"
+            raise unreadable_run(folder, damaged, "give another folder") from None
+        kind = self.config.get("experiment")
+        if not isinstance(before, dict) or before.get("experiment") != kind:
+            other = f"The folder {folder} contains a run of another kind"
+            raise InputError(f"{other}: give another folder.")
         if afresh or self._untrained():
             return
-        differing = sorted(
-            name for name in {*before, *self.config} if before.get(name) != self.config.get(name)
-        )
-        if differing == ["goal"] and self.done and self.config.get("experiment") == "own":
+        names = sorted({*before, *self.config})
+        differing = [name for name in names if before.get(name) != self.config.get(name)]
+        if differing == ["goal"] and self.done and kind == "own":
+            how = ("NEW.csv", "--out", "predictions.csv", "--goal", self.config["goal"])
             raise InputError(
-                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with "
-                f"{command('ltpll', 'predict', self.folder, 'NEW.csv', '--out', 'predictions.csv', '--goal', self.config['goal'])}, "
-                "or train again in another folder, or here with --fresh."
+                f"The run in {folder} differs only in the goal, which needs no new training: "
+                f"predict with {command('ltpll', 'predict', folder, *how)}, or train again in "
+                "another folder, or here with --fresh."
             )
         if differing:
             raise InputError(
-                f"The run in {self.folder} was started with other settings or data (different: {', '.join(differing)}): "
-                "give another folder, or --fresh to train it from the start."
+                f"The run in {folder} was started with other settings or data (different: "
+                f"{', '.join(differing)}): give another folder, or --fresh to train it from the "
+                "start."
             )
 
     def stored_config(self) -> Any:
@@ -214,123 +209,113 @@ class Run:
 
     def _untrained(self) -> bool:
         """Whether the folder holds only a config: the run failed before it had stored anything."""
-        kept = [
-            file
-            for file in RunFile
-            if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)
-        ]
+        checkpoints = (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)
+        kept = [file for file in RunFile if file.part or file in checkpoints]
         stored = any(path for file in kept for path in self.folder.glob(file.value))
         return not self.done and self.epochs_logged() == 0 and not stored
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training this run, or raise BusyError if one is; a process that dies releases its lock."""
-        busy = BusyError(
-            f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it."
-        )
-        try:
+        """Keep other processes from training this run until this one ends or dies.
+
+        Raises:
+            BusyError: Another process is training it.
+        """
+        name = f"The run {self.folder.name} in {self.root}"
+        busy = BusyError(f"{name} is being trained by another process: wait for it.")
+        with self._refusing_write_errors():
             self.root.mkdir(parents=True, exist_ok=True)
             lock = acquire_lock(self.root / f".{self.folder.name}.lock", busy)
-        except OSError as error:
-            raise InputError(
-                f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder."
-            ) from error
         with lock:
             yield
 
     def start(self) -> None:
-        """Create the folder, without anything that an interrupted attempt left in it, except for finished parts of the same run."""
-        try:
+        """Create the folder; of an interrupted attempt, finished parts of the same run are kept."""
+        with self._refusing_write_errors():
             self.forget(keep_parts=self._has_begun())
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
-            write_atomically(self.folder / RunFile.CONFIG, _json(self.config))
+            write_atomically(self.folder / RunFile.CONFIG, _as_json_lines(self.config))
+
+    @contextmanager
+    def _refusing_write_errors(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise InputError(
-                f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder."
-            ) from error
+            problem = f"The run folder {self.folder} cannot be written ({error.strerror})"
+            raise InputError(f"{problem}: choose another output folder.") from error
 
     @property
-    def _stream(self) -> Path:
+    def _log_path(self) -> Path:
         return self.folder / RunFile.LOG
 
     def log(self, record: Record, durable: bool = False) -> None:
-        """Append one epoch's record to the log; a durable one survives a power cut, as the checkpoint that follows it does."""
+        """Append an epoch's record to the log; a durable one survives a power cut."""
         line = json.dumps(record, allow_nan=False) + "\n"
         try:
-            with self._stream.open("a", encoding="utf-8") as file:
+            with self._log_path.open("a", encoding="utf-8") as file:
                 file.write(line)
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write_error(self._stream, error) from error
+            raise cannot_write_error(self._log_path, error) from error
 
     def records(self) -> list[Record]:
         """The records logged so far, one per epoch."""
         try:
-            return [_checked_record(line) for line in self._lines()]
+            return [_parse_log_line(line) for line in self._complete_lines()]
         except (OSError, ValueError):
-            raise InputError(
-                f"The log {self._stream} is missing or damaged: {self._start_over}."
-            ) from None
+            problem = f"The log {self._log_path} is missing or damaged"
+            raise InputError(f"{problem}: {self._start_over}.") from None
 
     def keep_log(self, n: int) -> None:
-        """Cut the log back to its first n records; the epochs after the last checkpoint are trained again."""
-        lines = self._lines() if self._stream.exists() else []
+        """Cut the log back to its first n records; later epochs are trained again."""
+        lines = self._complete_lines() if self._log_path.exists() else []
         try:
             for line in lines[:n]:
-                _checked_record(line)
+                _parse_log_line(line)
         except ValueError:
-            raise InputError(f"The log {self._stream} is damaged: {self._start_over}.") from None
+            raise InputError(f"The log {self._log_path} is damaged: {self._start_over}.") from None
         if len(lines) < n:
-            raise InputError(
-                f"The log {self._stream} has {len(lines)} of the {n} epochs of its checkpoint: {self._start_over}."
-            )
+            found = f"The log {self._log_path} has {len(lines)} of the {n} epochs of its checkpoint"
+            raise InputError(f"{found}: {self._start_over}.")
         remove_leftovers(self.folder)
-        write_atomically(self._stream, b"".join(lines[:n]))
+        write_atomically(self._log_path, b"".join(lines[:n]))
 
     @property
     def _start_over(self) -> str:
-        return (
-            "train the run from the start with --fresh"
-            if self.name
-            else f"delete the folder {self.folder} and rerun the command"
-        )
+        if self.name:
+            return "train the run from the start with --fresh"
+        return f"delete the folder {self.folder} and rerun the command"
 
-    def _lines(self) -> list[bytes]:
+    def _complete_lines(self) -> list[bytes]:
         """All complete lines; a process that died may have left part of one."""
-        return [
-            line
-            for line in self._stream.read_bytes().splitlines(keepends=True)
-            if line.endswith(b"\n")
-        ]
+        lines = self._log_path.read_bytes().splitlines(keepends=True)
+        return [line for line in lines if line.endswith(b"\n")]
 
     def epochs_logged(self) -> int:
         """How many epochs the log has records of."""
         try:
-            return self._stream.read_bytes().count(b"\n")
+            return self._log_path.read_bytes().count(b"\n")
         except OSError:
             return 0
 
     def finish(self, result: Record) -> None:
-        """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
-        write_atomically(
-            self.folder / RunFile.RESULT,
-            _json({"format": FORMAT, "key": self.key, "config": self.config, **result}),
-        )
+        """Write the record, with the config and its key, then the marker with all checksums."""
+        record = {"format": FORMAT, "key": self.key, "config": self.config, **result}
+        write_atomically(self.folder / RunFile.RESULT, _as_json_lines(record))
         names = [file for file in RunFile if file.checked and (self.folder / file).exists()]
         write_atomically(self.folder / RunFile.MARKER, marker_text(self.folder, names))
 
     def result(self) -> Record:
-        """The record of a finished run, checked against its checksum and, if the config says what kind of run it is, its schema.
+        """The record of a finished run, checked against its checksum and its schema.
 
         Raises:
             InputError: The run is not finished, or its record is missing or damaged.
         """
         if not (self.folder / RunFile.MARKER).exists():
-            raise unreadable_run(
-                self.folder, "it is not finished", "rerun the command that started it"
-            )
+            advice = "rerun the command that started it"
+            raise unreadable_run(self.folder, "it is not finished", advice)
         return _read_record(self.folder / RunFile.RESULT, kind_of_run(self.config))
 
 
@@ -342,7 +327,8 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
         kind: The kind of run that is needed; None accepts every kind.
 
     Raises:
-        InputError: The run cannot be opened or is not finished, or the record is damaged or of another kind.
+        InputError: The run cannot be opened or is not finished, or the record is damaged or of
+            another kind.
 
     Examples:
         >>> read_result("ltpll-runs/birds")["config"]["method"]
@@ -353,117 +339,64 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
     return _read_record(path, kind) if is_file else Run.open(path, kind).result()
 
 
-def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
-    """The records of all finished runs in a folder, and of all result files that lie directly in it.
-
-    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
-    JSON files of another kind are skipped.
-    """
-    found = []
-    for marker in sorted(folder.glob(f"*/{RunFile.MARKER}")):
-        try:
-            found.append(_read_record(marker.parent / RunFile.RESULT))
-        except InputError as error:
-            if not skip_damaged:
-                raise
-            warnings.warn(str(error), InputWarning, stacklevel=2)
-    return found + [
-        _read_record(path)
-        for path in sorted(folder.glob("*.json"))
-        if not _is_of_another_kind(path)
-    ]
-
-
-def results_under(folder: Path) -> Iterator[Record]:
-    """All records of a folder of committed results (`*.json`), in a stable order.
-
-    JSON files of another kind are skipped.
-    """
-    for path in sorted(folder.rglob("*.json")):
-        if not _is_of_another_kind(path):
-            yield _read_record(path)
-
-
-def _is_of_another_kind(path: Path) -> bool:
-    """Whether a file is intact JSON, but not a record of any version."""
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return not (
-        isinstance(content, dict)
-        and str(content.get("format")).startswith(FORMAT.rpartition("-")[0])
-    )
-
-
 def run_of_file(path: Path) -> Path | None:
     """The folder of the run that a path is a file of, or would be; None for all other files."""
     real = followed(path)
     for folder in real.parents:
-        name = (
-            real.relative_to(folder).parts[0].lower()
-        )  # of any case, which some file systems ignore
+        name = real.relative_to(folder).parts[0].lower()  # some file systems ignore case
         if any(file.matches(name) for file in RunFile) and (folder / RunFile.CONFIG).exists():
             return folder
     return None
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that depend on the config's content, but not on the order of its keys."""
+    """Twelve hexadecimal digits that depend on the config, but not on the order of its keys."""
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def _read_config(folder: Path) -> Record:
-    advice, restore = (
-        "give a folder that `ltpll train` wrote",
-        "restore that file from a copy, or train the run again",
-    )
+    advice = "give a folder that `ltpll train` wrote"
     if not folder.exists():
         raise unreadable_run(folder, "there is no such folder", advice)
     try:
         config = parse_json((folder / RunFile.CONFIG).read_bytes())
         config_hash(config)
+        if not isinstance(config, dict):
+            raise ValueError("it is not a mapping")
     except (FileNotFoundError, NotADirectoryError):
-        raise unreadable_run(
-            folder, "it is not a run folder, since it has no config.json", advice
-        ) from None
+        missing = "it is not a run folder, since it has no config.json"
+        raise unreadable_run(folder, missing, advice) from None
     except (OSError, ValueError) as error:
-        raise unreadable_run(
-            folder, f"its config.json is damaged: {first_line(error)}", restore
-        ) from None
-    if not isinstance(config, dict):
-        raise unreadable_run(folder, "its config.json is damaged: it is not a mapping", restore)
+        damaged = f"its config.json is damaged: {first_line(error)}"
+        restore = "restore that file from a copy, or train the run again"
+        raise unreadable_run(folder, damaged, restore) from None
     return config
 
 
 def _read_record(path: Path, kind: Kind | None = None) -> Record:
-    """A result file, with its checksum checked if it belongs to a finished run, and its schema if it has one."""
+    """A result file, checked by its checksum if it belongs to a run, and by its schema if any."""
     of_run = (path.parent / RunFile.MARKER).exists()
+    name = f"The result file {path}"
 
     def unreadable(problem: str) -> InputError:
         if of_run:
-            return unreadable_run(
-                path.parent, f"its file {path.name} {problem}", "train it again with --fresh"
-            )
-        return InputError(
-            f"The result file {path} cannot be read (it {problem}): restore it from a copy, or leave it out."
-        )
+            of_file = f"its file {path.name} {problem}"
+            return unreadable_run(path.parent, of_file, "train it again with --fresh")
+        cannot = f"{name} cannot be read (it {problem})"
+        return InputError(f"{cannot}: restore it from a copy, or leave it out.")
 
     try:
         record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
     except FileNotFoundError:
-        raise InputError(
-            f"The result file {path} cannot be read (there is no such file): check the path."
-        ) from None
+        missing = f"{name} cannot be read (there is no such file)"
+        raise InputError(f"{missing}: check the path.") from None
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise unreadable(f"is damaged: {first_line(error)}") from None
     if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
-        raise VersionError(
-            f"The result file {path} {other}: use the version that wrote it, or train again."
-        )
+        raise VersionError(f"{name} {other}: use the version that wrote it, or train again.")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise unreadable("is not a result file of this program")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
@@ -474,7 +407,7 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
     return record
 
 
-def _checked_record(line: bytes) -> Record:
+def _parse_log_line(line: bytes) -> Record:
     record = parse_json(line)
     if not isinstance(record, dict):
         raise ValueError("a line of the log is damaged")
@@ -482,7 +415,7 @@ def _checked_record(line: bytes) -> Record:
     return record
 
 
-def _json(value: Record) -> bytes:
+def _as_json_lines(value: Record) -> bytes:
     """One line per entry: short enough to commit, and still readable in a diff."""
     lines = (
         f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}"

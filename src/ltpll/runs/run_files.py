@@ -9,11 +9,13 @@ from pathlib import Path
 class RunFile(StrEnum):
     """The name of a file or folder in a run folder; `*` stands for a number or a word.
 
-    From this list follow the names that are written, the files that are deleted when a run is trained from the start, those that no
-    command may overwrite, and those whose checksums are in the marker.
+    From this list follow the names that are written, the files that are deleted when a run is
+    trained from the start, those that no command may overwrite, and those whose checksums are in
+    the marker.
 
     Args:
-        checked: Whether the file is read again once the run is finished; checkpoints and folds carry their own checksums.
+        checked: Whether the file is read again once the run is finished; checkpoints and folds
+            carry their own checksums.
         part: Whether it comes from a training run of its own, which another attempt at the same run
             need not repeat.
     """
@@ -49,7 +51,7 @@ class RunFile(StrEnum):
     FAILED = "failed.txt"
 
     def found_in(self, folder: Path) -> list[Path]:
-        """The paths of such files in a folder, with temporary ones of a process that was killed while writing them."""
+        """The paths of such files in a folder, with temporary ones of killed processes."""
         return [path for pattern in (self.value, f".{self}.*.tmp") for path in folder.glob(pattern)]
 
     def matches(self, name: str) -> bool:

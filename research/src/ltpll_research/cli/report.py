@@ -12,7 +12,8 @@ from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.cli.report import Out, Title
 from ltpll.errors import InputError
 from ltpll.formatting import counted
-from ltpll.runs.run import Record, finished_runs, read_result
+from ltpll.runs.run import Record, read_result
+from ltpll_research.records import finished_runs
 from ltpll_research.schema import check_record
 
 

@@ -15,8 +15,9 @@ from ltpll.cli.options import Device, hardware_option, output_option, training_o
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import format_duration
-from ltpll.runs.run import Run, finished_runs
+from ltpll.runs.run import Run
 from ltpll_research.cli.options import DataRoot
+from ltpll_research.records import finished_runs
 
 
 def reproduce(

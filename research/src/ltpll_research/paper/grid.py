@@ -13,9 +13,10 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name_error
-from ltpll.runs.run import Record, finished_runs
+from ltpll.runs.run import Record
 from ltpll_research.benchmark import EDITION, FIRST_EDITION, Experiment
 from ltpll_research.paper.catalog import Item, Setting
+from ltpll_research.records import finished_runs
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 

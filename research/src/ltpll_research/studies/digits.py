@@ -10,12 +10,11 @@ from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
-from ltpll.runs.environment import code_fingerprint
-from ltpll.runs.recording import record_training
 from ltpll.runs.run import Record, Run
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
+from ltpll_research.recording import code_fingerprint, record_training
 from ltpll_research.studies import RESEARCH
 
 METHODS_SHOWN = ("proden", "corr")

@@ -10,12 +10,11 @@ import numpy as np
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.models import build_model
 from ltpll.parts import build_parts
-from ltpll.runs.environment import code_fingerprint
-from ltpll.runs.recording import record_training
 from ltpll.runs.run import Record, Run
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll_research.plotting import new_figure, save_figure
+from ltpll_research.recording import code_fingerprint, record_training
 from ltpll_research.studies import RESEARCH
 
 SIZES = (30, 100, 500, 1000)

@@ -1,0 +1,141 @@
+"""Recording: the runs of benchmarks and studies, and what their records hold for tables and plots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ltpll.evaluation.during_training import Evaluate, best_epoch
+from ltpll.runs.environment import PACKAGE
+from ltpll.runs.recording import RunLog, begin_run, round_floats, training_conditions
+from ltpll.runs.run import Record, Run
+from ltpll.runs.run_files import RunFile
+from ltpll.training.callbacks import Callback, Checkpoint
+from ltpll.training.trainer import PartialLabelTrainer
+
+SNAPSHOTS = 8
+CURVE_POINTS = 120
+
+
+@cache
+def code_fingerprint(*others: Path) -> str:
+    """A hash of the source of ltpll and of other packages, which tells versions apart."""
+    digest = hashlib.sha256()
+    for folder in (PACKAGE, *others):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def record_training(
+    run: Run,
+    trainer: PartialLabelTrainer,
+    x: Any,
+    candidates: Any,
+    evaluate: Evaluate,
+    *,
+    before_done: Callable[[], None] = lambda: None,
+    checkpoint_every: int = 0,
+    checkpoint_seconds: float = 0.0,
+    callbacks: Sequence[Callback] = (),
+    **facts: Any,
+) -> None:
+    """Train in a run folder and write the run's result, with the prior that was estimated, if any.
+
+    Args:
+        run: The run.
+        trainer: A new trainer.
+        x: The training features or images.
+        candidates: Their candidate sets.
+        evaluate: Measures the training.
+        before_done: Writes other files of the run, before the marker says that it is finished.
+        checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run starts
+            again.
+        checkpoint_seconds: The minimum time between two checkpoints.
+        callbacks: Further callbacks, called after the epoch was logged.
+        **facts: Further entries of the result.
+    """
+    begin_run(run, trainer, resumes=checkpoint_every > 0)
+    path = run.folder / RunFile.CHECKPOINT
+    log = RunLog(run, evaluate, durable=checkpoint_every > 0)
+    last = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    trainer.fit(x, candidates, [evaluate, log, *callbacks, *last])
+    if not trainer.world.first:
+        return
+    others = [*evaluate.posthoc, *trainer.method.variants]
+    rows = ["test", *others]
+    before_done()
+    prior = getattr(trainer.rebalancer, "prior_", None)  # if it was read off the candidate sets
+    if prior is not None:
+        facts["prior"] = round_floats(prior.record())
+    run.finish(
+        {
+            **training_conditions(run, trainer),
+            "posthoc": others,
+            "shots": {"many": evaluate.shots.many, "few": evaluate.shots.few},
+            "last": round_floats(trainer.history[-1]),
+            "best": {row: round_floats(dict(best_epoch(trainer.history, row))) for row in rows},
+            "curves": record_curves(trainer.history, rows),
+            "snapshots": record_snapshots(trainer.history, rows, evaluate.details_every),
+            "skipped": sum(record.get("skipped", 0) for record in trainer.history),
+            **facts,
+        }
+    )
+
+
+def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
+    """The figures that plots need, as columns, for round numbers of epochs: records stay small."""
+    measured = _thinned([record for record in history if "test" in record], CURVE_POINTS)
+    columns: Record = {
+        "epoch": [record["epoch"] for record in measured],
+        "loss": [record["loss"] for record in measured],
+        "accuracy": {
+            row: [record[row]["balanced_accuracy"] for record in measured] for row in rows
+        },
+    }
+    for name in ("target_recovery", "mean_target_distance", "prior_distance"):
+        if all(name in record for record in measured):
+            columns[name] = [record[name] for record in measured]
+    compact: Record = round_floats(columns)
+    return compact
+
+
+def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
+    """The last record, and those of every second, fifth, tenth, … epoch, at most about `most`.
+
+    The epochs depend only on how often a training run was measured, so that the curves of several
+    seeds can be averaged.
+    """
+    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(
+        step for step in steps if sum(record["epoch"] % step == 0 for record in measured) <= most
+    )
+    return [record for record in measured if record["epoch"] % step == 0 or record is measured[-1]]
+
+
+def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int = 1) -> Record:
+    """The mean prediction on the test set at a few evenly spaced epochs and the last.
+
+    Only epochs that are divisible by `every` count.
+    """
+    measured = [
+        record
+        for record in history
+        if "mean_prediction" in record.get("test", {})
+        and (record["epoch"] % every == 0 or record is history[-1])
+    ]
+    n = min(SNAPSHOTS, len(measured))
+    chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
+    compact: Record = round_floats(
+        {
+            "epoch": [record["epoch"] for record in chosen],
+            "mean_prediction": {
+                row: [record[row]["mean_prediction"] for record in chosen] for row in rows
+            },
+        }
+    )
+    return compact
