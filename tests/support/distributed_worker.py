@@ -48,11 +48,7 @@ def problem(images=False, n=45):
 
 def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, **more):
     """In double precision, with random views."""
-    model = (
-        build_model("small-cnn", 0, n_classes=3, n_channels=3)
-        if images
-        else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
-    )
+    model = build_model("mlp", 0, n_inputs=192 if images else 5, n_classes=3, hidden=(7,))
     model.double()
     context = {
         "n_features": model.head.in_features,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -28,8 +26,6 @@ class NormReLU(nn.BatchNorm2d):
         super().__init__(channels)
         self.relu = relu
         self.subsamples = subsamples
-        # Replaces the normalisation in training, for example to synchronise it across processes.
-        self.normalise: Callable[[nn.BatchNorm2d, Tensor], Tensor] | None = None
         # The kernels count finished programs here; zero between calls.
         self._counter: Tensor
         self.register_buffer(
@@ -39,9 +35,8 @@ class NormReLU(nn.BatchNorm2d):
         )
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        replaced = self.normalise if self.training else None
-        if replaced or not self._fits(x):
-            out = replaced(self, x) if replaced else super().forward(x)
+        if not self._fits(x):
+            out = super().forward(x)
             if shortcut is not None:
                 out = out + shortcut
             out = torch.relu(out) if self.relu else out

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 UPDATE_SECONDS = 0.2  # between two updates of a progress, however it is shown
 FIRST_LINE_SECONDS = 1.0
 FREQUENT_SECONDS = 60.0  # after this time, lines of progress become rarer
-MEASURED = ("accuracy", "balanced_accuracy", "covering_rate")
 SHOWN_AS = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -148,10 +147,8 @@ class Checkpoint(Callback):
             trainer.load(self.path)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        due = (
-            trainer.epoch % self.every == 0
-            and time.monotonic() - self._saved_at >= self.min_seconds
-        )
+        late = time.monotonic() - self._saved_at >= self.min_seconds
+        due = trainer.epoch % self.every == 0 and late
         if trainer.world.agreed(due or trainer.epoch == trainer.epochs):
             self._save(trainer)
 
@@ -230,25 +227,22 @@ class Progress(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:
-            self.part.done = (
-                trainer.epochs_done
-            )  # without a report, which would count for the speed
+            # Without a report, which would count for the speed.
+            self.part.done = trainer.epochs_done
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
-        if (
-            time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
-            and trainer.step_of_epoch < trainer.steps_per_epoch
-        ):
-            self.job.threads = max(1, trainer.threads.number)
+        if self._is_due() and trainer.step_of_epoch < trainer.steps_per_epoch:
             self.update(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         self._figures |= _figures(record)
         ends = trainer.epoch == trainer.epochs
-        if ends or time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS):
-            self.job.threads = max(1, trainer.threads.number)
+        if ends or self._is_due():
             self.update(trainer.epoch, important=ends and len(self._figures) > 1)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
 
     def update(self, done: float | Mapping[Part, float], *, important: bool = False) -> None:
         """Report finished epochs, with the fraction of the current one.
@@ -289,34 +283,18 @@ class Progress(Callback):
         """The figures of the last epoch, and the speed."""
         assert self.part is not None
         speed = self.job.stage_of(self.part).speed()
-        views = (
-            f"{speed / self.part.cost * self._views_per_epoch:,.0f} views/s"
-            if speed and self._views_per_epoch
-            else ""
-        )
-        return " · ".join(filter(None, [*self._figures.values(), views]))
+        views = speed / self.part.cost * self._views_per_epoch if speed else 0
+        return " · ".join([*self._figures.values(), *([f"{views:,.0f} views/s"] if views else [])])
 
     def show(self, important: bool) -> None:
         """Print a line, unless it is unimportant and the last one was printed a moment ago."""
         now = time.monotonic()
         if not important and now < self._next_line:
             return
-        self._next_line = now + self.every_seconds * (
-            1 if now - self._began < FREQUENT_SECONDS else 6
-        )
-        self.write(
-            " · ".join(
-                filter(
-                    None,
-                    [
-                        f"{int(100 * self.job.share_done)}%",
-                        self.time_left,
-                        self.current,
-                        self.figures,
-                    ],
-                )
-            )
-        )
+        rarely = 1 if now - self._began < FREQUENT_SECONDS else 6
+        self._next_line = now + self.every_seconds * rarely
+        share = f"{int(100 * self.job.share_done)}%"
+        self.write(" · ".join(filter(None, [share, self.time_left, self.current, self.figures])))
 
     def close(self) -> None:
         """Called when nothing follows; closing twice does no harm."""
@@ -324,16 +302,11 @@ class Progress(Callback):
 
 def _figures(record: Mapping[str, Any]) -> dict[str, str]:
     """The figures of an epoch that are shown, by name."""
-    test = record.get("test", {})
-    found = {
-        "loss": record.get("loss"),
-        **{name: test.get(name) for name in MEASURED},
-        "target_recovery": record.get("target_recovery"),
-    }
-    if found["accuracy"] is not None:
+    found = {**record, **record.get("test", {})}
+    if found.get("accuracy") is not None:
         found["covering_rate"] = None  # with true labels, it says little
     return {
-        name: f"{SHOWN_AS[name]} {value:{'.3f' if name == 'loss' else '.1%'}}"
-        for name, value in found.items()
-        if value is not None
+        name: f"{shown} {found[name]:{'.3f' if name == 'loss' else '.1%'}}"
+        for name, shown in SHOWN_AS.items()
+        if found.get(name) is not None
     }

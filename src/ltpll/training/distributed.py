@@ -14,7 +14,6 @@ from typing import Any, NoReturn, overload
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,9 +42,6 @@ class World:
     ) -> None:
         self.rank, self.size = rank, size
         self._control = control
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> World:
-        return self  # so that layers that hold a world can be copied
 
     @property
     def alone(self) -> bool:
@@ -120,13 +116,6 @@ class World:
             value = value.clone()
             dist.all_reduce(value)
         return value
-
-    def summed(self, value: Tensor) -> Tensor:
-        """The sum over all processes, with gradients."""
-        if self.alone:
-            return value
-        found: Tensor = dist.nn.functional.all_reduce(value)
-        return found
 
     @property
     def can_be_recorded(self) -> bool:

@@ -48,7 +48,6 @@ from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
 from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
-from ltpll.training.sync_batch_norm import synchronise_batch_norm
 from ltpll.validation import chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
@@ -91,7 +90,6 @@ class PartialLabelTrainer:
             counts it in the epoch's record (`skipped`).
         threads: The number of CPU threads, or "auto" to use one or all of them, whichever is faster.
         world: The processes that train together; by default those that `torchrun` started.
-        sync_batch_norm: Whether batch norm uses the batches of all processes.
 
     Attributes:
         history: The records of the finished epochs.
@@ -135,7 +133,6 @@ class PartialLabelTrainer:
         on_nan: Literal["stop", "skip"] = "stop",
         threads: int | Literal["auto"] = "auto",
         world: World | None = None,
-        sync_batch_norm: bool = False,
     ) -> None:
         self.device = chosen_device(device)
         self.world = world or current_world()
@@ -158,8 +155,6 @@ class PartialLabelTrainer:
         self.views = views or Views()
 
         # The parts. The first process's weights go to all processes before parts copy them.
-        if sync_batch_norm and not self.world.alone:
-            model = synchronise_batch_norm(model, self.world)
         self.model = model.to(self.device)
         self.world.broadcast_weights(self.model)
         random = random_state_of(self.seed, self.device)
