@@ -56,9 +56,11 @@ def held_out_scores(
 
     Where shares are left alone, targets weigh which labels share sets if "auto" would do so.
 
-    A training serves both goals, so the score is the mean of the approximated accuracy of out-of-fold predictions for the goal "accuracy"
-    and of the approximated balanced accuracy of those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
-    former alone, like the covering rate and the likelihood of the sets, favours plain training (docs/beyond.md).
+    A training serves both goals, so the score is the mean of the approximated accuracy of
+    out-of-fold predictions for the goal "accuracy" and of the approximated balanced accuracy of
+    those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
+    former alone, like the covering rate and the likelihood of the sets, favours plain training
+    (docs/beyond.md).
 
     Args:
         classifier: A classifier with the rebalancer "auto"; its other settings are used.

@@ -59,12 +59,14 @@ CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's fea
 STATISTICS_VALUES = (
     2**30
 )  # of which the mean and deviation of pictures are computed; of more, a sample is taken
-IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
-# The longest step for features, the learning rate times the norm of the gradient. Without a limit, small batches diverge,
-# and any batch where columns share a strong common factor.
+# Share of the epochs: convolutional networks take longer than others to tell rare classes apart.
+IMAGE_WARMUP = 0.5
+# The longest step for features, the learning rate times the norm of the gradient. Without a limit,
+# small batches diverge, and any batch where columns share a strong common factor.
 MAX_STEP = 0.1
 IMAGE_MODELS = ("small-cnn", "resnet18")
-MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
+# Beyond which the learning rate for tables falls; a small table of 1,280 features diverged without.
+MANY_FEATURES = 128
 NUMBERS = [
     np.float64,
     np.float32,
@@ -93,7 +95,8 @@ class Defaults(NamedTuple):
 
 
 FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(32, 512), epochs=(10, 500))
-# A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone towards zero, not towards where it started.
+# A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone
+# towards zero, not towards where it started.
 FINE_TUNING = Defaults(lr=0.02, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
 
 
@@ -117,39 +120,50 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     Args:
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
-        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
-            chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
-            training runs; "set-evidence" and "mean-target" avoid that.
+        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by
+            the candidate sets and says what it chose (`choice_`). Where the sets of a table leave
+            it open, it first compares two ways by cross-validation, which takes six training runs;
+            "set-evidence" and "mean-target" avoid that.
         extras: Extras such as `Mixup()`, or their names.
-        options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
-        model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
-            last linear layer is `.head`, or a function that builds one from the shape of an example and the number of classes. `FineTune`,
-            or a `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
-        views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or a source of views such as `Views`.
-            "auto" is "photo" for backbones and for pictures of more than 64 pixels, and "flip-crop" for others.
-        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500, or 5 and 30 for a backbone.
+        options: Options of parts that are given by name, for example `{"corr": {"form":
+            "original"}}`.
+        model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a
+            name in `ltpll.MODELS`, a network whose last linear layer is `.head`, or a function that
+            builds one from the shape of an example and the number of classes. `FineTune`, or a
+            `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
+        views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or
+            a source of views such as `Views`. "auto" is "photo" for backbones and for pictures of
+            more than 64 pixels, and "flip-crop" for others.
+        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and
+            500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
-        batch_size: The batch size, or "auto": chosen by the number of rows, from 32 to 512, or from 16 to 64
-            for a backbone.
-        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features and for SoLar, and 0.02 for a fine-tuned
-            backbone.
+        batch_size: The batch size, or "auto": chosen by the number of rows, from 32 to 512, or from
+            16 to 64 for a backbone.
+        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features
+            and for SoLar, and 0.02 for a fine-tuned backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
-        truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
-            estimates the share by cross-validation (three more training runs) and is "never" if it
-            finds next to none. Labels of training examples can then lie outside their sets. A list
-            gives the share for each size of a set, from 0 to the number of classes.
-        goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
-            corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
+        truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets
+            that do, such as 0.1; or "auto", which estimates the share by cross-validation (three
+            more training runs) and is "never" if it finds next to none. Labels of training examples
+            can then lie outside their sets. A list gives the share for each size of a set, from 0
+            to the number of classes.
+        goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced"
+            (every class counts the same), which corrects for the class prior. It does not affect
+            training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
         device: "cpu", "cuda" or "auto".
-        precision: "float32" or "bfloat16", for the passes through the network; "auto" is "bfloat16" for a backbone on CUDA.
-        on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops the batch.
-        threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all are faster and obeys OMP_NUM_THREADS.
+        precision: "float32" or "bfloat16", for the passes through the network; "auto" is "bfloat16"
+            for a backbone on CUDA.
+        on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops
+            the batch.
+        threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all
+            are faster and obeys OMP_NUM_THREADS.
         on_epoch: A function that is called with the record of each finished epoch.
 
     Attributes:
         classes_: The class labels, (n_classes,).
-        class_prior_: The estimated share of each class, (n_classes,): the estimate of the rebalancer or method, or else the mean target.
+        class_prior_: The estimated share of each class, (n_classes,): the estimate of the
+            rebalancer or method, or else the mean target.
         choice_: What the rebalancer "auto" chose and why, in one sentence; empty for others.
         model_: The trained network.
         history_: The records of all epochs.
@@ -157,9 +171,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         n_features_in_: The number of features, or of channels for images.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
         input_shape_: The shape of one example.
-        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll train` has calibrated them.
+        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll
+            train` has calibrated them.
         truth_missing_: The share of candidate sets that was assumed to lack the true label.
-        transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
+        transduced_: The labels of the training examples as class numbers; `transduce` returns them
+            as labels.
         device_: The device that the classifier was trained on.
 
     Examples:
@@ -216,13 +232,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.threads = threads
         self.on_epoch = on_epoch
 
-    # ---- parameters -----------------------------------------------------------------------------------------------
+    # ---- parameters ------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of this classifier.
 
         Args:
-            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`, `extras__mixup__alpha`.
+            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`,
+                `extras__mixup__alpha`.
         """
         params = dict(super().get_params(deep))
         for extra in self.extras if deep and isinstance(self.extras, Sequence) else ():
@@ -270,16 +287,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.options = by_name or None
         return made
 
-    # ---- fitting --------------------------------------------------------------------------------------------------
+    # ---- fitting ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, groups: Any = None, **unsupported: Any) -> Self:
         """Train on examples and their candidate sets.
 
         Args:
-            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or last, or any numbers).
-            y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or a single label per row.
-            groups: The picture, scene or recording that each row belongs to, if rows of one share their candidate set; the rebalancer
-                "auto" uses it. Without it, "auto" looks for such groups among neighbouring rows.
+            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or
+                last, or any numbers).
+            y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`,
+                `Candidates`, or a single label per row.
+            groups: The picture, scene or recording that each row belongs to, if rows of one share
+                their candidate set; the rebalancer "auto" uses it. Without it, "auto" looks for
+                such groups among neighbouring rows.
 
         Returns:
             The fitted classifier.
@@ -325,8 +345,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             trainer: The trainer that `begin` returned.
             x: The examples.
             candidates: Their candidate sets.
-            found: Called with "missing" or "comparison" and a function that estimates it, which takes the callbacks of each training
-                run and where these are kept; returns the estimate, or one that was stored.
+            found: Called with "missing" or "comparison" and a function that estimates it, which
+                takes the callbacks of each training run and where these are kept; returns the
+                estimate, or one that was stored.
 
         Returns:
             The scores of the comparison, if there was one.
@@ -387,7 +408,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def schedule(self, n: int) -> Schedule:
         """The number of epochs and the batch size that `fit` uses for n rows."""
         (smallest, largest), (fewest, most) = self._defaults.batch_size, self._defaults.epochs
-        # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
+        # About 32 steps per epoch for small tables; larger batches, which keep the processor busy,
+        # for large ones.
         chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), smallest), largest)
         batch_size = (
             chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
@@ -511,7 +533,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         )
         return self
 
-    # ---- predicting -----------------------------------------------------------------------------------------------
+    # ---- predicting ------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Class probabilities for the goal: debiased if it is "balanced".
@@ -585,7 +607,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
-            # Of bytes, which are always finite, some rows suffice: the pictures may be a file that does not fit into memory.
+            # Of bytes, which are always finite, some rows suffice: the pictures may be a file that
+            # does not fit into memory.
             whole = not isinstance(X, np.ndarray) or X.dtype != np.uint8
             checked = check_array(
                 X if whole else X[:least],
@@ -600,18 +623,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 self, images.numpy(), reset=reset, skip_check_array=True
             )  # the channels count as features
             return images
-        # Not made float32 here: it depends on all rows of the training whether that would blur them (`kept_type`).
+        # Not made float32 here: it depends on all rows of the training whether that would blur them
+        # (`kept_type`).
         checked = validate_data(self, X, reset=reset, dtype=NUMBERS, ensure_min_samples=least)
         return as_inputs(checked, "given") if reset else self._predictor.inputs(checked, "given")
 
-    # ---- saving ---------------------------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
         """Write the fitted classifier to a file of numbers and text, which can be loaded without unpickling.
 
         Raises:
-            InputError: If the classifier has a custom network, custom views, a part that is not registered, or an option that is not made
-                of numbers and text.
+            InputError: If the classifier has a custom network, custom views, a part that is not
+                registered, or an option that is not made of numbers and text.
         """
         check_is_fitted(self)
         fine_tune = self._fine_tune
@@ -667,13 +691,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     ) -> None:
         """Write an ONNX model that maps inputs of `predict` (images with channels first) to logits and probabilities for the goal.
 
-        The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the input and the preprocessing.
+        The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the
+        input and the preprocessing.
 
         Args:
             path: The file to write.
-            feature_names: Names of the features for the description; by default those of the DataFrame that was used for training.
-            backbone: The backbone whose features the classifier was trained on; the model then takes pictures, (rows, 3, side, side) with
-                pixels from 0 to 255. A backbone that was fine-tuned is part of the model without it.
+            feature_names: Names of the features for the description; by default those of the
+                DataFrame that was used for training.
+            backbone: The backbone whose features the classifier was trained on; the model then
+                takes pictures, (rows, 3, side, side) with pixels from 0 to 255. A backbone that was
+                fine-tuned is part of the model without it.
 
         Raises:
             InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
@@ -749,7 +776,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self._restore(tensors, policy, chosen_device(device))
         except InputError:
             raise
-        except Exception as error:  # torch and safetensors raise many kinds of errors for a state that does not fit
+        # Torch and safetensors raise many kinds of errors for a state that does not fit.
+        except Exception as error:
             raise InputError(
                 f"The classifier in {path} is damaged ({first_line(error)}): save it again."
             ) from None
@@ -823,7 +851,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         )
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
         if isinstance(self.model, FineTune):
-            # Another `fit` starts from the fine-tuned backbone: the file does not hold the original one.
+            # Another `fit` starts from the fine-tuned backbone: the file does not hold the original
+            # one.
             self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
 
     def _modules(self) -> dict[str, nn.Module]:

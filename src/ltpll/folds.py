@@ -17,21 +17,25 @@ from ltpll.errors import InputError, option
 from ltpll.formatting import are, counted
 from ltpll.validation import whole_number
 
-RARE = 20  # a class with fewer groups per fold than this is spread over the folds; chance spreads the others well enough
+# A class with fewer groups per fold than this is spread over the folds; chance spreads the others
+# well enough.
+RARE = 20
 Rows = npt.NDArray[np.int64]
 
 
 class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
     """K-fold cross-validation for candidate sets, as a splitter for scikit-learn.
 
-    With `KFold`, all rows of a rare class may lie in one fold, and a classifier that is trained on the other folds does not know the
-    class. Here rare classes are spread over the folds, so that every class that is a candidate in at least two rows stays a candidate in
-    each training part; a class may be lost only if rare classes share so many rows that no division keeps all of them. Folds have about
-    the same size.
+    With `KFold`, all rows of a rare class may lie in one fold, and a classifier that is trained on
+    the other folds does not know the class. Here rare classes are spread over the folds, so that
+    every class that is a candidate in at least two rows stays a candidate in each training part; a
+    class may be lost only if rare classes share so many rows that no division keeps all of them.
+    Folds have about the same size.
 
     Args:
         n_splits: The number of folds, at least 2.
-        random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer makes folds reproducible.
+        random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer
+            makes folds reproducible.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -62,15 +66,18 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
 
         Args:
             X: The inputs, of which only the number counts.
-            y: Candidate sets in any form that `PartialLabelClassifier.fit` takes: `Candidates`, sets, strings, a 0/1 matrix, plain labels.
-            groups: The picture or scene of each row; all rows of a group are in the same fold, and rare classes stay in at least two
-                folds if they occur in at least two groups. By default the groups of `y`, if it is a `Candidates` that has some.
+            y: Candidate sets in any form that `PartialLabelClassifier.fit` takes: `Candidates`,
+                sets, strings, a 0/1 matrix, plain labels.
+            groups: The picture or scene of each row; all rows of a group are in the same fold, and
+                rare classes stay in at least two folds if they occur in at least two groups. By
+                default the groups of `y`, if it is a `Candidates` that has some.
 
         Yields:
             The numbers of the rows to train on and of the rows to test on.
 
         Raises:
-            InputError: There are no sets, not as many as inputs, or fewer rows or groups than folds.
+            InputError: There are no sets, not as many as inputs, or fewer rows or groups than
+                folds.
         """
         if y is None:
             raise InputError(
@@ -126,7 +133,7 @@ def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Row
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
 
 
-# ---- dividing ---------------------------------------------------------------------------------------------------------
+# ---- dividing ------------------------------------------------------------------------------------
 
 
 class _Division:
@@ -184,7 +191,8 @@ def _fold_of_each_row(
     for c, group in zip(division.labels[rare], division.groups[rare], strict=True):
         if division.fold[group] < 0:
             full = division.rows_in_fold + division.n_rows[group] > most_rows
-            # The most important key is the last: do not lose a class, do not overfill a fold, spread the class, fill folds evenly.
+            # The most important key is the last: do not lose a class, do not overfill a fold,
+            # spread the class, fill folds evenly.
             keys = (
                 rng.permutation(n_folds),
                 division.rows_in_fold,

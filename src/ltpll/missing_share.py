@@ -20,10 +20,14 @@ from ltpll.training.job import Part
 
 NEVER, AUTO = "never", "auto"
 FOLDS = 3
-GUESS = 0.2  # the share that the classifiers of the cross-validation assume: they are not misled if it is zero, and better if it is large
-# The estimated share below which sets are taken to hold the true label, by how the sets arose (`ltpll.priors`). The estimate assumes
-# that wrong labels are drawn at random. Where they are not, the classifier's own mistakes look like missing labels: up to 0.18 where none
-# was missing. Where sets hold what occurs together, opening them gained nothing with any share (docs/missing-labels.md).
+# The share that the classifiers of the cross-validation assume: they are not misled if it is zero,
+# and better if it is large.
+GUESS = 0.2
+# The estimated share below which sets are taken to hold the true label, by how the sets arose
+# (`ltpll.priors`). The estimate assumes that wrong labels are drawn at random. Where they are not,
+# the classifier's own mistakes look like missing labels: up to 0.18 where none was missing. Where
+# sets hold what occurs together, opening them gained nothing with any share
+# (docs/missing-labels.md).
 LEAST_SHARE = {"independent": 0.02, "unclear": 0.2, "co-occurrence": 1.0}
 FEWEST_ROWS = 60  # with fewer, sets are taken to hold the true label
 
@@ -71,7 +75,8 @@ def estimate_missing(
         kept: Where the trainings are kept.
 
     Returns:
-        The share for sets of each size, from 0 to the number of classes; all zero if hardly any set seems to lack the true label.
+        The share for sets of each size, from 0 to the number of classes; all zero if hardly any set
+        seems to lack the true label.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)

@@ -35,13 +35,15 @@ def in_processes(
 ) -> list[T]:
     """Call a function with each tuple of arguments, and return the results in order of completion.
 
-    `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP terminates all processes and waits for
-    them. Where a limit allows no further processes, a warning says so, and the function is called in this one.
+    `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP
+    terminates all processes and waits for them. Where a limit allows no further processes, a
+    warning says so, and the function is called in this one.
     """
     others = set(multiprocessing.active_children())
     results: list[T] = []
-    # CUDA does not survive a fork of this process, so processes are forked from a server that has only imported torch.
-    # One thread per process, since more threads than cores mostly wait for each other.
+    # CUDA does not survive a fork of this process, so processes are forked from a server that has
+    # only imported torch. One thread per process, since more threads than cores mostly wait for
+    # each other.
     context: Any = multiprocessing.get_context(
         "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     )
@@ -63,8 +65,9 @@ def in_processes(
                 results += [future.result() for future in finished]
                 on_wait()
         except BaseException:
-            # Terminating its processes breaks the pool, and leaving the block joins its thread. After shutdown(wait=False), that thread
-            # could close its pipe while the interpreter's exit writes to it, and it would fail on a future cancelled here.
+            # Terminating its processes breaks the pool, and leaving the block joins its thread.
+            # After shutdown(wait=False), that thread could close its pipe while the interpreter's
+            # exit writes to it, and it would fail on a future cancelled here.
             children = set(multiprocessing.active_children()) - others
             for process in children:
                 process.terminate()
@@ -77,8 +80,8 @@ def in_processes(
 def _can_start(context: Any, workers: int) -> bool:
     """Whether the system allows so many workers; they would leave semaphores behind, or hang, if a limit were met halfway.
 
-    The server from which they are forked is started here. It and they ignore SIGHUP, which reaches the whole process group; only this
-    process handles it, as it does interrupts.
+    The server from which they are forked is started here. It and they ignore SIGHUP, which reaches
+    the whole process group; only this process handles it, as it does interrupts.
     """
     release, threads = threading.Event(), []
     main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP")
@@ -108,7 +111,8 @@ def _start_worker() -> None:
 
     # An interrupt reaches the whole process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A parent that is killed cannot terminate its processes, and another one may start the same training.
+    # A parent that is killed cannot terminate its processes, and another one may start the same
+    # training.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the parent has already shown them

@@ -33,11 +33,12 @@ class Evaluate(Measurement):
         y_test: Their class numbers.
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
-        details_every: The figures of single classes are kept for every so many epochs, for the last one and for those that are better than
-            all before them in some row. More than 1 keeps the records of long runs small.
+        details_every: The figures of single classes are kept for every so many epochs, for the last
+            one and for those that are better than all before them in some row. More than 1 keeps
+            the records of long runs small.
         shots: The bounds of many-, medium- and few-shot classes.
-        posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
-            the epochs that are evaluated.
+        posthoc: Further rebalancers to apply to the same logits, by the name under which their
+            figures are recorded; they see the end of the epochs that are evaluated.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -92,8 +93,9 @@ class Evaluate(Measurement):
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state.
 
-        `test` holds the figures of the trainer's predictions, `uncorrected` those for the goal "accuracy" if they differ; the post-hoc
-        rebalancers and the method's variants have entries of the same form under their names.
+        `test` holds the figures of the trainer's predictions, `uncorrected` those for the goal
+        "accuracy" if they differ; the post-hoc rebalancers and the method's variants have entries
+        of the same form under their names.
 
         Raises:
             NotFiniteError: If predictions are not finite.

@@ -126,7 +126,8 @@ def evaluate(
     Args:
         logits: The logits used for prediction.
         labels: The true class numbers.
-        class_counts: The number of training examples of each class, for the three groups of classes.
+        class_counts: The number of training examples of each class, for the three groups of
+            classes.
         shots: The bounds of these groups.
 
     Raises:
@@ -165,9 +166,10 @@ def calibration_figures(
         right: Whether the label is right.
 
     Returns:
-        `rows`, `accuracy`, `mean_confidence`; `calibration_error`, the mean distance between confidence and accuracy in ten equal intervals
-        of confidence, weighted by their rows; and `ranking`, the probability that a right label has a higher confidence than a wrong
-        one (the area under the ROC curve), or None if all are right or all wrong.
+        `rows`, `accuracy`, `mean_confidence`; `calibration_error`, the mean distance between
+        confidence and accuracy in ten equal intervals of confidence, weighted by their rows; and
+        `ranking`, the probability that a right label has a higher confidence than a wrong one (the
+        area under the ROC curve), or None if all are right or all wrong.
 
     Examples:
         >>> calibration_figures(np.array([0.9, 0.6]), np.array([True, False]))["ranking"]

@@ -1,12 +1,14 @@
 """Missing labels: how many candidate sets lack the true label, and how far probabilities can be trusted, without true labels.
 
-A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a share ε of such sets lacks the true label,
-and wrong labels are drawn at random, then the set is observed with a probability proportional to
+A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a
+share ε of such sets lacks the true label, and wrong labels are drawn at random, then the set is
+observed with a probability proportional to
 
     (1 − ε) s  +  ε (1 − s) k / (C − k),
 
-and the share of the second term is the probability that the set lacks its label. ε, and the temperature that calibrates the classifier, are
-those that make all sets most probable together: if the classifier is often wrong, the temperature is high, and contradictions count little.
+and the share of the second term is the probability that the set lacks its label. ε, and the
+temperature that calibrates the classifier, are those that make all sets most probable together: if
+the classifier is often wrong, the temperature is high, and contradictions count little.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ def fit_missing_labels(
     Args:
         predictions: Predictions by classifiers that were not trained on the rows.
         n_classes: The number of classes.
-        strata: The kind of each row, from 0; sets of different kinds may lack the true label with different frequency.
-        temperature_by_strata: Whether the temperature is fitted together with a share for each kind, or with a common one.
+        strata: The kind of each row, from 0; sets of different kinds may lack the true label with
+            different frequency.
+        temperature_by_strata: Whether the temperature is fitted together with a share for each
+            kind, or with a common one.
     """
     sizes = np.diff(predictions.offsets)
     kinds = strata if temperature_by_strata else np.zeros_like(strata)
@@ -68,8 +72,8 @@ def fit_missing_labels(
 def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:
     """The estimated share of sets that lack the true label for sets of each size, from 0 to the number of classes.
 
-    A set that has lost its true label is often smaller than others, so one share for all sizes would be wrong for most of them. Sizes with
-    few rows are shrunk towards the share of all rows.
+    A set that has lost its true label is often smaller than others, so one share for all sizes
+    would be wrong for most of them. Sizes with few rows are shrunk towards the share of all rows.
     """
     sizes = np.diff(predictions.offsets).astype(np.int64)
     found = fit_missing_labels(predictions, n_classes, sizes, temperature_by_strata=True).suspicion

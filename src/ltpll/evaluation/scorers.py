@@ -1,8 +1,8 @@
 """Scores of predictions against candidate sets, for model selection without true labels.
 
-Held-out sets may hold classes that were never a candidate in training. They cannot be predicted, so their probability is zero: a set
-that holds nothing else is not covered, and their recall is zero. Settings that are compared on the same folds lack the same classes, so
-their scores can be compared.
+Held-out sets may hold classes that were never a candidate in training. They cannot be predicted, so
+their probability is zero: a set that holds nothing else is not covered, and their recall is zero.
+Settings that are compared on the same folds lack the same classes, so their scores can be compared.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]
 def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArray[Any]) -> float:
     """The accuracy that the model itself expects given the candidate sets (Wang et al., ICLR 2025).
 
-    It is the mean over rows of p_ŷ / Σ_{j∈S} p_j, or 0 where the prediction ŷ is not in the set S. Unlike the covering rate, it does not
-    reward a prediction just because the set is large ("Realistic Evaluation of Deep Partial-Label Learning Algorithms").
+    It is the mean over rows of p_ŷ / Σ_{j∈S} p_j, or 0 where the prediction ŷ is not in the set S.
+    Unlike the covering rate, it does not reward a prediction just because the set is large
+    ("Realistic Evaluation of Deep Partial-Label Learning Algorithms").
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets
+            may be missing, if they were unseen.
 
     Examples:
         >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
@@ -59,12 +61,14 @@ def approximated_balanced_accuracy_score(
 ) -> float:
     """The balanced accuracy that the model itself expects given the candidate sets: every class counts the same.
 
-    Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the set S. The recall of class j is then
-    the share of Σ_i P_ij in rows that are predicted as j; the score is its mean over the classes that any set holds.
+    Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the
+    set S. The recall of class j is then the share of Σ_i P_ij in rows that are predicted as j; the
+    score is its mean over the classes that any set holds.
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets
+            may be missing, if they were unseen.
 
     Examples:
         >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
@@ -86,7 +90,8 @@ def approximated_balanced_accuracy_score(
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
     """`covering_rate_score` as a scorer: a fitted classifier, held-out inputs, and their candidate sets in any form that `fit` takes.
 
-    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps rare classes in training.
+    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps
+    rare classes in training.
 
     Examples:
         >>> from sklearn.model_selection import GridSearchCV

@@ -44,7 +44,9 @@ class SetPredictions:
     weights: Shares  # what is known about each candidate beside the classifier, such as votes
     candidate_probability: Shares  # of each candidate
     set_probability: Shares  # of all candidates of a row together, (rows, temperatures)
-    outside_probability: Shares  # of the likeliest class that is not a candidate, (rows, temperatures); 0 where every class is one
+    # Of the likeliest class that is not a candidate, (rows, temperatures); 0 where every class is
+    # one.
+    outside_probability: Shares
     inside: Numbers  # the likeliest candidate
     outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
     supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate

@@ -28,7 +28,8 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     Args:
         name: A name in `MODELS`: "mlp", "small-cnn" or "resnet18".
         seed: The seed of the weights.
-        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels` (others).
+        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels`
+            (others).
 
     Raises:
         UnknownNameError: If there is no model of that name.

@@ -35,7 +35,8 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     """Turn a network that ends in a linear layer into a `Classifier`.
 
     Args:
-        network: The network; its last layer is replaced by the identity, so that it returns features. Weights are kept.
+        network: The network; its last layer is replaced by the identity, so that it returns
+            features. Weights are kept.
         head: The name of the last layer, such as "fc" or "classifier.1".
 
     Returns:

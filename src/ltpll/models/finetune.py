@@ -16,10 +16,12 @@ from ltpll.validation import in_range
 
 Layers = Literal["all", "last"]
 LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
-# With fewer rows, batch norm keeps its statistics: they come from more than a million pictures. Statistics of small batches are noisier,
-# and running means would drift to the few pictures of the set and to their strong views, which are not what the network predicts on.
+# With fewer rows, batch norm keeps its statistics: they come from more than a million pictures.
+# Statistics of small batches are noisier, and running means would drift to the few pictures of the
+# set and to their strong views, which are not what the network predicts on.
 FEWEST_ROWS_FOR_NORM = 10_000
-# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
+# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and
+# a tenth learns nothing in few epochs.
 SQUARED_LENGTH = 128.0
 LEAST_SPREAD = (
     0.1  # the share of the squared length of features that is taken for their variance, at least
@@ -35,14 +37,17 @@ class FineTune(Configurable):
 
     Args:
         backbone: The pretrained network.
-        layers: "all" trains the whole network; "last" trains the head and the last quarter of the backbone's layers, and freezes the rest.
-            A layer is a tensor of weights with two or more dimensions. Modules are taken in the order in which the network defines them. A
-            module with more than a quarter of all layers is divided into its children; from the others, whole modules are taken from the
-            end as long as they hold at most a quarter of the layers, and at least one. For EfficientNet-Lite0, these are the last
-            convolution and three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
+        layers: "all" trains the whole network; "last" trains the head and the last quarter of the
+            backbone's layers, and freezes the rest. A layer is a tensor of weights with two or more
+            dimensions. Modules are taken in the order in which the network defines them. A module
+            with more than a quarter of all layers is divided into its children; from the others,
+            whole modules are taken from the end as long as they hold at most a quarter of the
+            layers, and at least one. For EfficientNet-Lite0, these are the last convolution and
+            three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
         lr_factor: The learning rate of the backbone, as a multiple of the head's.
-        freeze_norm: Whether batch norm keeps its running statistics and uses them in training too; its scale and offset are trained all the
-            same. "auto" freezes them if there are fewer than 10,000 rows. Those of frozen layers are always frozen.
+        freeze_norm: Whether batch norm keeps its running statistics and uses them in training too;
+            its scale and offset are trained all the same. "auto" freezes them if there are fewer
+            than 10,000 rows. Those of frozen layers are always frozen.
 
     Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
@@ -69,10 +74,12 @@ class FineTune(Configurable):
         Args:
             shape: The shape of a picture, (3, height, width).
             n_classes: The number of classes.
-            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch norm is frozen.
+            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch
+                norm is frozen.
 
         Raises:
-            InputError: If the backbone cannot be trained or does not take such pictures, or if an option is wrong.
+            InputError: If the backbone cannot be trained or does not take such pictures, or if an
+                option is wrong.
         """
         self._check(shape)
         frozen = (
@@ -120,7 +127,7 @@ class FineTune(Configurable):
     def __repr__(self) -> str:
         return f"FineTune({self.backbone.name!r}, layers={self.layers!r}, lr_factor={self.lr_factor!r}, freeze_norm={self.freeze_norm!r})"
 
-    # ---- saving -------------------------------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights, as JSON values.
@@ -139,14 +146,16 @@ class FineTune(Configurable):
 class FineTunedClassifier(Classifier):
     """A classifier with a backbone as encoder; `train()` leaves frozen batch norms in evaluation mode.
 
-    The features of pretrained networks differ in length by orders of magnitude, and so would the learning rates that suit the head.
-    `calibrate` therefore fixes an offset and a scale of the features.
+    The features of pretrained networks differ in length by orders of magnitude, and so would the
+    learning rates that suit the head. `calibrate` therefore fixes an offset and a scale of the
+    features.
 
     Args:
         encoder: The backbone; parameters without gradients are frozen.
         head: The linear layer.
         lr_factor: The learning rate of the encoder, as a multiple of the head's.
-        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen layers.
+        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen
+            layers.
     """
 
     encoder: Backbone
@@ -205,7 +214,8 @@ class FineTunedClassifier(Classifier):
         """The learning rate of a parameter, as a multiple of the trainer's."""
         if not any(parameter is own for own in self.encoder.parameters()):
             return 1.0
-        # Features that are magnified magnify both the gradients of the backbone and the effect of its changes.
+        # Features that are magnified magnify both the gradients of the backbone and the effect of
+        # its changes.
         return self.lr_factor / max(float(self.scale), 1.0) ** 2
 
 

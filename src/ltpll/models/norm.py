@@ -13,13 +13,14 @@ LEAST_CHANNELS = 16  # the kernels need a power of two that is at least this
 class NormReLU(nn.BatchNorm2d):
     """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice: for the next layer and for the shortcut past it.
 
-    With two results, their gradients are added inside the backward kernel, which saves a pass over memory. State and parameters are those
-    of `nn.BatchNorm2d`.
+    With two results, their gradients are added inside the backward kernel, which saves a pass over
+    memory. State and parameters are those of `nn.BatchNorm2d`.
 
     Args:
         channels: The number of channels.
         relu: Whether to apply the ReLU.
-        subsamples: Whether the second result has every second row and column only, for the shortcut past a layer with stride 2.
+        subsamples: Whether the second result has every second row and column only, for the shortcut
+            past a layer with stride 2.
     """
 
     def __init__(self, channels: int, relu: bool = True, subsamples: bool = False) -> None:

@@ -111,8 +111,9 @@ def resnet18(
     Args:
         n_classes: The number of classes.
         n_channels: The number of input channels.
-        width: The channels of the first stage; each further stage has twice as many. The paper uses 64.
-        stem: "small" (a 3×3 convolution, for images up to 64 pixels) or "strided" (a 7×7 convolution and a pooling layer, which both halve
-            the resolution, as for ImageNet).
+        width: The channels of the first stage; each further stage has twice as many. The paper uses
+            64.
+        stem: "small" (a 3×3 convolution, for images up to 64 pixels) or "strided" (a 7×7
+            convolution and a pooling layer, which both halve the resolution, as for ImageNet).
     """
     return Classifier(ResNet18(n_channels, width, stem), nn.Linear(8 * width, n_classes))

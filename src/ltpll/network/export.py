@@ -137,8 +137,9 @@ def export_onnx(
 ) -> None:
     """Write an ONNX model and, beside it, a JSON file with the same description as the model's metadata.
 
-    The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and `probabilities`, (rows, classes). Each entry of
-    `description` is an entry of the model's metadata, whose value is JSON.
+    The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and
+    `probabilities`, (rows, classes). Each entry of `description` is an entry of the model's
+    metadata, whose value is JSON.
 
     Args:
         predictor: The fitted predictor.
@@ -148,10 +149,12 @@ def export_onnx(
         classes: The names of the classes.
         feature_names: The names of the features, if they are known.
         temperature: Logits are divided by it before they become probabilities.
-        encoder: The backbone whose features the classifier was trained on; the model then takes pictures instead of features.
+        encoder: The backbone whose features the classifier was trained on; the model then takes
+            pictures instead of features.
 
     Raises:
-        InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
+        InputError: If the folder does not exist, the views or the method cannot be exported, or
+            `ltpll[onnx]` is not installed.
     """
     with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnx
@@ -237,8 +240,9 @@ def description(
         pictures: How pictures become the network's input, if it has a backbone.
 
     Returns:
-        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
-        standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
+        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the
+        values are), `preprocessing` (the standardisation that the model does itself), `outputs`
+        (names), `goal`, `temperature` and the `version` of the library.
     """
     given: dict[str, Any] = {
         "name": "x",

@@ -20,7 +20,8 @@ class ForwardPass:
         model: The network; its forward returns (logits, features).
         device: The device the model is on.
         precision: "float32", or "bfloat16" for autocast.
-        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager" runs it unchanged.
+        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager"
+            runs it unchanged.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class ForwardPass:
         """Return the (logits, features) of `x`, by default from the training network."""
         if self.dtype is torch.float64 and x.is_floating_point():
             x = x.double()
-        # autocast's weight cache is disabled because it would outlive the CUDA graph that filled it.
+        # autocast's weight cache is disabled because it would outlive the CUDA graph that filled
+        # it.
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False
         ):

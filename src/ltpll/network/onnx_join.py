@@ -20,7 +20,8 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
         mean, std: What pixels from 0 to 255 are normalised with, for each channel.
 
     Raises:
-        InputError: If the encoder takes a fixed number of pictures, or cannot be joined with the network.
+        InputError: If the encoder takes a fixed number of pictures, or cannot be joined with the
+            network.
     """
     import onnx
     from onnx import compose, helper, numpy_helper, version_converter

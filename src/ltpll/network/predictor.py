@@ -33,7 +33,8 @@ class Predictor:
         method: The method it was trained with.
         rebalancer: The rebalancer it was trained with.
         views: The views it was trained on; their `plain` prepares inputs without augmentation.
-        extras: The extras it was trained with; one of them may have a head for balanced predictions.
+        extras: The extras it was trained with; one of them may have a head for balanced
+            predictions.
     """
 
     def __init__(
@@ -88,8 +89,9 @@ class Predictor:
 
         Args:
             outputs: The outputs of `outputs` or `chunks`.
-            goal: "balanced" corrects for the class prior, with the rebalancer or the head of an extra, so that every class counts the same;
-                "accuracy" does not, so that every example counts the same.
+            goal: "balanced" corrects for the class prior, with the rebalancer or the head of an
+                extra, so that every class counts the same; "accuracy" does not, so that every
+                example counts the same.
             variant: One of the method's `variants`.
         """
         predicted = self.method.predict(outputs, variant)

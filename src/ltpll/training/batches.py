@@ -24,13 +24,15 @@ class DrawViews(Protocol):
 class BatchSampler:
     """Shuffles `n` rows and yields them in batches with their views.
 
-    Views are drawn for `chunk` rows at once, because each draw has a fixed cost. To resume in the middle of an epoch, it suffices to know
-    the random states from which the order and the current views were drawn, and the number of steps done.
+    Views are drawn for `chunk` rows at once, because each draw has a fixed cost. To resume in the
+    middle of an epoch, it suffices to know the random states from which the order and the current
+    views were drawn, and the number of steps done.
 
     Args:
         n: The number of rows.
         batch_size: Rows per batch, of all processes together.
-        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is always dropped.
+        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is
+            always dropped.
         chunk: Rows per draw of views.
         generator: The source of the order.
         world: The processes that train together; each gets the views of its share of every batch.
@@ -114,7 +116,7 @@ class BatchSampler:
             : self.rows
         ]
 
-    # ---- random states ----------------------------------------------------------------------------------------------
+    # ---- random states ---------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         """The random states of the current epoch; empty between epochs."""

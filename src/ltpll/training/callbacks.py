@@ -112,8 +112,9 @@ class Measurement(Callback):
 class Checkpoint(Callback):
     """Saves the state of the training, and resumes from it if the file exists.
 
-    The previous checkpoint is kept beside the new one. SIGTERM and interrupts take effect after the current step, whose state is saved
-    first. A checkpoint callback runs after all others, so that a log never has fewer epochs than the checkpoint.
+    The previous checkpoint is kept beside the new one. SIGTERM and interrupts take effect after the
+    current step, whose state is saved first. A checkpoint callback runs after all others, so that a
+    log never has fewer epochs than the checkpoint.
 
     Args:
         path: The file to write.
@@ -159,7 +160,8 @@ class Checkpoint(Callback):
     def _save(self, trainer: PartialLabelTrainer) -> None:
         trainer.save(self.path)
         self._saved_at, self._saved = time.monotonic(), (trainer.epoch, trainer.step_of_epoch)
-        trainer.world.wait()  # here, where the time-out allows for a slow disk, and not in the next step
+        # Here, where the time-out allows for a slow disk, and not in the next step.
+        trainer.world.wait()
 
 
 class Progress(Callback):
@@ -167,13 +169,14 @@ class Progress(Callback):
 
     By default, it prints lines on standard error.
 
-    One object reports the whole job: give it to every training, and call `plan` first if there are several. Without a plan, every training
-    is a job of its own. Subclasses override `show` to report in another way.
+    One object reports the whole job: give it to every training, and call `plan` first if there are
+    several. Without a plan, every training is a job of its own. Subclasses override `show` to
+    report in another way.
 
     Args:
-        every_seconds: Print at most one line in this time during the first minute, and in six times this time after it. The first line
-            comes after a second; the end of a training run with other figures than its loss, and
-            the end of the job, are always printed.
+        every_seconds: Print at most one line in this time during the first minute, and in six times
+            this time after it. The first line comes after a second; the end of a training run with
+            other figures than its loss, and the end of the job, are always printed.
         write: A function that gets each line.
 
     Examples:
@@ -248,7 +251,8 @@ class Progress(Callback):
         """Report finished epochs, with the fraction of the current one.
 
         Args:
-            done: The epochs of the current part, or those of several parts that are trained in parallel.
+            done: The epochs of the current part, or those of several parts that are trained in
+                parallel.
             important: Whether this has to be shown, even if something else was shown a moment ago.
         """
         assert self.part is not None

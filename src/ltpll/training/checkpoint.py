@@ -18,7 +18,8 @@ from ltpll.errors import CheckpointWarning, InputError, VersionError, first_line
 from ltpll.files import other_version, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
-# Bytes of values; safetensors reads no header above 100 MB, and histories of many classes are longer.
+# Bytes of values; safetensors reads no header above 100 MB, and histories of many classes are
+# longer.
 MAX_HEADER = 1 << 20
 LONG_VALUES = "ltpll.values"
 ANOTHER = "use another path, or start a run again with --fresh"
@@ -120,7 +121,7 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     return f"{total:08x}"
 
 
-# ---- a checkpoint and the previous one -------------------------------------------------------------------------------
+# ---- a checkpoint and the previous one -----------------------------------------------------------
 
 
 def previous_checkpoint(path: Path) -> Path:
@@ -176,7 +177,7 @@ def usable_checkpoint(
     raise InputError(f"{'; '.join(why.fact for _, why in refused)}: {DAMAGED}.")
 
 
-# ---- many states in one file -----------------------------------------------------------------------------------------
+# ---- many states in one file ---------------------------------------------------------------------
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

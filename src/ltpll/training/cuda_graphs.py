@@ -138,7 +138,8 @@ class Runner:
     Args:
         step: The training step.
         draw: Draws the views of some rows or, with `gather`, of the inputs that it returns.
-        phase: Returns everything that Python decides inside a step; one graph is recorded for each value.
+        phase: Returns everything that Python decides inside a step; one graph is recorded for each
+            value.
         engine: A chosen engine.
         generator: The generator that steps and views draw from.
         world: The processes that train together.

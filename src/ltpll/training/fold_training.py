@@ -37,7 +37,8 @@ class KeptFolds:
 
     Args:
         folder: A folder.
-        pattern: The name of the file with the predictions of a finished training, with `*` for its number.
+        pattern: The name of the file with the predictions of a finished training, with `*` for its
+            number.
         seconds: The minimum time between two checkpoints of a training run.
     """
 

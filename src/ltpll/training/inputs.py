@@ -9,8 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-DEVICE_SHARE = 0.5  # of the free memory of a GPU that inputs may take: networks, views and targets need the rest
-HOST_SHARE = 0.5  # of the main memory; larger inputs, such as a file that is mapped into memory, are read ahead of their use
+# Of the free memory of a GPU that inputs may take: networks, views and targets need the rest.
+DEVICE_SHARE = 0.5
+# Of the main memory; larger inputs, such as a file that is mapped into memory, are read ahead of
+# their use.
+HOST_SHARE = 0.5
 
 
 class Inputs:
@@ -37,7 +40,8 @@ class Inputs:
 class StreamedInputs(Inputs):
     """Inputs that stay in main memory or in a memory-mapped file, of which some rows at a time are copied to the device.
 
-    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from which the device reads by itself.
+    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from
+    which the device reads by itself.
 
     Args:
         x: The inputs, on the CPU.
@@ -69,7 +73,8 @@ class StreamedInputs(Inputs):
         return found.permute(0, 3, 1, 2) if self._channels_last else found
 
     def announce(self, rows: Tensor) -> None:
-        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the main thread.
+        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the
+        # main thread.
         self._announced = (
             rows,
             self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows))),

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-# A step takes as long as its batch and about this many rows more, measured on tables with one thread.
+# A step takes as long as its batch and about this many rows more, measured on tables with one
+# thread.
 STEP_ROWS = 100
 RECENT_SECONDS = 10.0  # older speeds count less and less; with time, more of the past is recent
 LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing

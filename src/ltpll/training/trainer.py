@@ -77,8 +77,8 @@ class PartialLabelTrainer:
             the cosine; counted from the restart if the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
-        max_step: Gradients are scaled down where `lr` times their norm, over all parameters, is larger;
-            None leaves them alone.
+        max_step: Gradients are scaled down where `lr` times their norm, over all parameters, is
+            larger; None leaves them alone.
         warmup_epochs: Epochs before targets are refined; None for those of the method.
         truth_missing: The share of candidate sets that lack the true label, or that share for each
             size of a set, from 0 to the number of classes. If it is above zero, targets can leave

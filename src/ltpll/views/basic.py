@@ -86,8 +86,8 @@ class Jitter:
 class ViewSource(Protocol):
     """Where a trainer gets its views from: `Views` for arrays of numbers, `FeatureViews` for features, `ImageViews` for 8-bit images.
 
-    With `places`, `draw` only returns views of these rows. They are the same as if all rows were drawn, so that several processes can
-    share a batch.
+    With `places`, `draw` only returns views of these rows. They are the same as if all rows were
+    drawn, so that several processes can share a batch.
     """
 
     def draw(

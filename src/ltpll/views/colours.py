@@ -18,7 +18,8 @@ class Colours(NamedTuple):
     order: (
         Tensor  # (4, batch): the first, second, … operation; NOTHING for images that stay unchanged
     )
-    amount: Tensor  # (4, batch): the factors of brightness, contrast and saturation, and the shift of hue in turns
+    # (4, batch): the factors of brightness, contrast and saturation, and the shift of hue in turns.
+    amount: Tensor
     grey: Tensor  # (batch,): whether the image is converted to greyscale at the end
 
 
@@ -41,7 +42,8 @@ def recolour(x: Tensor, colours: Colours) -> Tensor:
     """Apply the colour operations."""
     first, second, third, fourth = colours.order
     early, late = (first == HUE) | (second == HUE), (third == HUE) | (fourth == HUE)
-    # Hue is the most expensive operation. Two slots for it among four slots for the others are enough for every order.
+    # Hue is the most expensive operation. Two slots for it among four slots for the others are
+    # enough for every order.
     x = _enhance(x, torch.where(first == HUE, NOTHING, first), colours)
     x = on_rows(early, shift_hue, x, x, colours.amount[HUE])
     x = _enhance(x, torch.where(second == HUE, third, second), colours)
@@ -64,8 +66,9 @@ def shift_hue(x: Tensor, turns: Tensor) -> Tensor:
     value = torch.maximum(torch.maximum(red, green), blue)
     low = torch.minimum(torch.minimum(red, green), blue)
     chroma = value - low
-    # In sixths of a turn, the hue is around 0 if red is the largest channel, around 2 if green is, and around 4 if blue is. Values are
-    # integers, so a clamped difference selects the case, by lerp because torch.where is slow on a CPU.
+    # In sixths of a turn, the hue is around 0 if red is the largest channel, around 2 if green is,
+    # and around 4 if blue is. Values are integers, so a clamped difference selects the case, by
+    # lerp because torch.where is slow on a CPU.
     around_blue, around_green = (
         (red - green).add_(chroma, alpha=4),
         (blue - red).add_(chroma, alpha=2),

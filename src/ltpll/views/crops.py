@@ -82,11 +82,12 @@ def shift(x: Tensor, box: CropBox) -> Tensor:
 def resample(x: Tensor, box: CropBox) -> Tensor:
     """Crop boxes of any size and enlarge them to the size of the images, bilinearly, by two matrix products per image.
 
-    The result equals Pillow's crop and resize, which also rounds between the two directions. Boxes larger than the image, which would need
-    a wider filter, do not occur.
+    The result equals Pillow's crop and resize, which also rounds between the two directions. Boxes
+    larger than the image, which would need a wider filter, do not occur.
     """
     batch, channels, rows, columns = x.shape
-    # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers all channels.
+    # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers
+    # all channels.
     pixels = (
         x.permute(0, 2, 1, 3)
         .to(torch.float32, memory_format=torch.contiguous_format)
@@ -109,7 +110,8 @@ def _weights(start: Tensor, length: Tensor, side: int, flip: Tensor | None = Non
     """The weight of each pixel of the image in each pixel of the view, along one side: (batch, image, view)."""
     middle = torch.arange(side, device=start.device) + 0.5
     place = middle if flip is None else torch.where(flip[:, None], side - middle, middle)
-    # Within half a pixel of the edge the edge pixel is used, so that nothing outside the box is visible.
+    # Within half a pixel of the edge the edge pixel is used, so that nothing outside the box is
+    # visible.
     centre = torch.clamp(place * length[:, None] / side, min=0.5)
     centre = start[:, None] + torch.minimum(centre, length[:, None] - 0.5)
     return (centre[:, None, :] - middle[:, None]).abs_().neg_().add_(1).clamp_(min=0)

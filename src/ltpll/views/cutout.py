@@ -24,7 +24,8 @@ def random_hole(
 ) -> Hole:
     """Squares around a centre anywhere in the image, with a side of at most half the image's.
 
-    A square that would begin outside of the image is moved into it, not clipped, as in the code of the RECORDS paper.
+    A square that would begin outside of the image is moved into it, not clipped, as in the code of
+    the RECORDS paper.
     """
     u = torch.rand(3, batch, generator=generator, device=device)
     side = u[2] * (min(size) / 2)

@@ -18,13 +18,15 @@ from ltpll.validation import column_bounds, kept_type, rows_per_chunk
 class FeatureViews:
     """Standardised features; a strong view adds noise and sets some features to their mean.
 
-    Each batch is standardised when it is used, so there is never a second copy of the data. Arrays with more than two dimensions (images of
-    any numbers) are standardised per channel, their second dimension. Tables that float32 would blur are standardised in float64.
+    Each batch is standardised when it is used, so there is never a second copy of the data. Arrays
+    with more than two dimensions (images of any numbers) are standardised per channel, their second
+    dimension. Tables that float32 would blur are standardised in float64.
 
     Args:
         mean: The mean of each feature.
         std: The standard deviation of each feature.
-        noise: The standard deviation of the noise of the weak and of the strong view, in standard deviations of the feature.
+        noise: The standard deviation of the noise of the weak and of the strong view, in standard
+            deviations of the feature.
         dropout: The probability that a feature of the strong view is set to its mean.
 
     Examples:
@@ -55,13 +57,15 @@ class FeatureViews:
             low, high = column_bounds(x)
             unit = torch.maximum(low.abs(), high.abs())
             unit[unit == 0] = 1.0
-        # Accumulated in place: a list of small results between large temporary arrays would fragment memory.
+        # Accumulated in place: a list of small results between large temporary arrays would
+        # fragment memory.
         mean = torch.zeros(x.shape[1], dtype=torch.float64)
         for part in x.split(rows_per_chunk(x)):
             mean += (part / unit).sum(others, dtype=torch.float64) / n
         spread = torch.zeros_like(mean)
         for part in x.split(rows_per_chunk(x)):
-            # Around the mean: a difference of sums would lose a small deviation beside a large mean.
+            # Around the mean: a difference of sums would lose a small deviation beside a large
+            # mean.
             spread += (part / unit - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
         varies = (

@@ -20,7 +20,8 @@ from ltpll.views.randaugment import Operations, movement, operate, random_operat
 
 ROUNDS = 3  # random operations per strong view
 MOST_PIXELS = 2**14  # the largest image that a kernel program can hold in registers
-# Pixels that a CPU processes at once: few enough for its cache, or many where each call needs enough work.
+# Pixels that a CPU processes at once: few enough for its cache, or many where each call needs
+# enough work.
 SMALL_CHUNK, LARGE_CHUNK = 2**18, 2**22
 
 Randomness = CropBox | Colours | Operations | Hole
@@ -51,7 +52,8 @@ VIEW_POLICIES = {
     "crop": Recipe(
         padded_crop, shift, recolours=False, flips=False
     ),  # for digits, text and signs, which must not be mirrored
-    # Larger crops than the paper's, which are for training from scratch, and true colours, which a pretrained network expects.
+    # Larger crops than the paper's, which are for training from scratch, and true colours, which a
+    # pretrained network expects.
     "photo": Recipe(partial(resized_crop, scale=(0.35, 1.0)), resample, recolours=False),
 }
 
@@ -63,13 +65,15 @@ class ImageViews:
     On a GPU, drawing never synchronises with the host, so it can be captured in a CUDA graph.
 
     Args:
-        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up to an eighth and mirrored), "crop"
-            (shifted only) or "photo" (resized crops of at least 35 % of the picture, mirrored). In all of them the strong view adds
-            RandAugment and cutout.
+        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up
+            to an eighth and mirrored), "crop" (shifted only) or "photo" (resized crops of at least
+            35 % of the picture, mirrored). In all of them the strong view adds RandAugment and
+            cutout.
         mean: The mean of each channel of the data set, with values from 0 to 1.
         std: The standard deviation of each channel.
         dtype: The type of the views.
-        channels_last: Whether the views have the channels-last memory format, which is faster on a GPU.
+        channels_last: Whether the views have the channels-last memory format, which is faster on a
+            GPU.
 
     Examples:
         >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)

@@ -13,8 +13,9 @@ def on_rows(
 ) -> Tensor:
     """The result of a function for the active rows of a batch, and `otherwise` for the other rows.
 
-    On a GPU all rows are computed, because looking up the active ones would force a synchronisation and could not be captured in a CUDA
-    graph. On a CPU only the active rows are computed. The results are the same.
+    On a GPU all rows are computed, because looking up the active ones would force a synchronisation
+    and could not be captured in a CUDA graph. On a CPU only the active rows are computed. The
+    results are the same.
     """
     if active.device.type == "cpu" and not torch.compiler.is_compiling():
         rows = active.nonzero().squeeze(1)

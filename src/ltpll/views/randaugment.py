@@ -1,7 +1,8 @@
 """The fourteen operations of RandAugment on batches of uint8 images, each with its own operation and magnitude, with Pillow's results.
 
-Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). There are four kinds of operations, each a few kernels for a batch:
-lookup tables of 256 values per channel, blends with a simpler image, bit operations, and nearest-neighbour gathers.
+Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). There are four kinds of operations,
+each a few kernels for a batch: lookup tables of 256 values per channel, blends with a simpler
+image, bit operations, and nearest-neighbour gathers.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ OPERATIONS = (
 class Operations(NamedTuple):
     """The operations of each image and their magnitudes, (rounds, batch) each.
 
-    A magnitude is the factor of an enhancement, the number of bits that posterize keeps, the threshold of solarize, an angle in degrees,
-    or for shear and translation a share of the side. The first three operations do not use it.
+    A magnitude is the factor of an enhancement, the number of bits that posterize keeps, the
+    threshold of solarize, an angle in degrees, or for shear and translation a share of the side.
+    The first three operations do not use it.
     """
 
     which: Tensor
@@ -61,7 +63,7 @@ def operate(x: Tensor, operations: Operations) -> Tensor:
     return x
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def _tabulated(x: Tensor, which: Tensor) -> Tensor:
@@ -79,7 +81,8 @@ def _tabulated(x: Tensor, which: Tensor) -> Tensor:
 def _autocontrast_table(x: Tensor) -> Tensor:
     """Tables that stretch the values of each channel to the range 0 to 255, (batch, 3, 256) uint8."""
     level = torch.arange(256, device=x.device, dtype=torch.float64)
-    # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
+    # In double precision, as in Pillow: where the exact result is an integer, rounding errors
+    # decide.
     signed = x.to(torch.int16)  # torch 2.13 compiles the minimum of uint8 values to 0 on a CPU
     low, high = signed.amin((2, 3))[:, :, None].double(), signed.amax((2, 3))[:, :, None].double()
     scale = torch.full_like(high, 255) / (high - low).clamp_(
@@ -104,7 +107,7 @@ def _equalize_table(x: Tensor) -> Tensor:
     return torch.where(step > 0, table, level).to(torch.uint8).view(batch, channels, 256)
 
 
-# ---- blends -----------------------------------------------------------------------------------------------------------
+# ---- blends --------------------------------------------------------------------------------------
 
 
 def _sharpness(x: Tensor, factor: Tensor) -> Tensor:
@@ -123,7 +126,7 @@ def _sharpness(x: Tensor, factor: Tensor) -> Tensor:
     return to_uint8(pixels)
 
 
-# ---- bits -------------------------------------------------------------------------------------------------------------
+# ---- bits ----------------------------------------------------------------------------------------
 
 
 def _bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
@@ -134,7 +137,7 @@ def _bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     return (x & kept.view(-1, 1, 1, 1)) ^ (above.to(torch.uint8) * 255)
 
 
-# ---- movements --------------------------------------------------------------------------------------------------------
+# ---- movements -----------------------------------------------------------------------------------
 
 
 def _moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
@@ -161,7 +164,8 @@ def _moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
 def movement(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> Tensor:
     """The affine map of each operation: a·column + b·row + c for the source column, then the same for the row, (6, *which.shape).
 
-    Coefficients are multiples of 2⁻¹⁶, as in Pillow, so that up to 256 pixels the arithmetic is exact in float32.
+    Coefficients are multiples of 2⁻¹⁶, as in Pillow, so that up to 256 pixels the arithmetic is
+    exact in float32.
     """
     magnitude = magnitude.double()
     turned = which == ROTATE
