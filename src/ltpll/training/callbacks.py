@@ -49,23 +49,26 @@ class Callback:
     """
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        """Called once before training, after the data was checked; raise an InputError to refuse to train."""
+        """Called once before training, with checked data; raise an InputError to refuse to train."""
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
-        """Called once if the training resumes from a checkpoint; `trainer.epoch` epochs are done."""
+        """Called once if the training resumes after `trainer.epoch` epochs."""
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         """Called after every step; must not synchronise with the device."""
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        """Called after every epoch with its record, which is the last of `trainer.history` and may be added to."""
+        """Called after every epoch with its record in `trainer.history`, which may be added to."""
 
     def on_interrupt(self, trainer: PartialLabelTrainer) -> None:
         """Called when a signal stops the training, possibly in the middle of an epoch."""
 
 
 class OnEpoch(Callback):
-    """Calls a function with the record of every epoch, and another one with the number of finished epochs when training resumes."""
+    """Calls a function with the record of every epoch.
+
+    When training resumes, `on_resume` is called with the number of finished epochs.
+    """
 
     def __init__(
         self,
@@ -216,7 +219,7 @@ class Progress(Callback):
         self._begin()
 
     def start(self, part: Part) -> Progress:
-        """Report the next training, or the first one of several in parallel, as this part of the plan; parts before it are finished."""
+        """Report the next training run as this part of the plan; parts before it are finished."""
         self.part, self._figures, self._views_per_epoch = part, {}, 0
         self.job.finish_before(part)
         return self

@@ -75,7 +75,7 @@ class Threads:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Restore torch's number of threads, which belongs to the whole process, at the end of the block."""
+        """Restore torch's number of threads, that of the whole process, afterwards."""
         before = torch.get_num_threads()
         try:
             yield

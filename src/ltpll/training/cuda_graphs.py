@@ -66,7 +66,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 class GraphedFunction:
-    """Calls `function(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
+    """Calls `function(*inputs)` by replaying a recording; the next call overwrites the result.
 
     A recording is valid for one `phase` (everything that Python decides inside the function:
     whether targets are refined, which extras are active) and one set of shapes. The first calls run
@@ -103,7 +103,7 @@ class GraphedFunction:
         self._n_calls.clear()
 
     def _warm_up(self, inputs: tuple[Tensor, ...]) -> Any:
-        """Make an ordinary call on a separate stream, as recording requires of the calls before it."""
+        """Make an ordinary call on a separate stream, as recording requires."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             outputs = self.function(*inputs)
@@ -133,7 +133,7 @@ class GraphedFunction:
 
 
 class Runner:
-    """Runs training steps and draws views: directly with the engine "eager", as replayed CUDA graphs otherwise.
+    """Runs training steps and draws views: as replayed CUDA graphs unless the engine is "eager".
 
     Args:
         step: The training step.

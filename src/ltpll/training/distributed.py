@@ -76,7 +76,7 @@ class World:
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
     def outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
-        """Gather the network's outputs, so that every process can compute the loss of the whole batch.
+        """Gather the network's outputs, from which every process computes the whole loss.
 
         Gradients flow back to this process's own rows, multiplied by the number of processes,
         because DistributedDataParallel averages gradients where the sum is needed.

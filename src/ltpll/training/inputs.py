@@ -38,7 +38,7 @@ class Inputs:
 
 
 class StreamedInputs(Inputs):
-    """Inputs that stay in main memory or in a memory-mapped file, of which some rows at a time are copied to the device.
+    """Inputs in main memory or a memory-mapped file, copied to the device some rows at a time.
 
     A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from
     which the device reads by itself.
@@ -75,19 +75,13 @@ class StreamedInputs(Inputs):
     def announce(self, rows: Tensor) -> None:
         # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the
         # main thread.
-        self._announced = (
-            rows,
-            self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows))),
-        )
+        copy = self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+        self._announced = (rows, copy)
 
     def _buffer(self, n: int) -> Tensor:
         # torch does not reuse pinned memory before the device has read it.
-        return torch.empty(
-            n,
-            *self._stored.shape[1:],
-            dtype=self._stored.dtype,
-            pin_memory=self.device.type == "cuda",
-        )
+        shape, dtype = self._stored.shape[1:], self._stored.dtype
+        return torch.empty(n, *shape, dtype=dtype, pin_memory=self.device.type == "cuda")
 
     def _copied(self, rows: Tensor, buffer: Tensor) -> Tensor:
         return torch.index_select(self._stored, 0, rows, out=buffer)

@@ -142,7 +142,7 @@ class SkipNonFinite:
         self.n_skipped.zero_()
 
     def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
-        """Return a step that changes nothing if its numbers are not finite, and then has the loss zero."""
+        """Return a step that changes nothing, with loss zero, if a number is not finite."""
 
         def guarded(index: Tensor, views: Sequence[Tensor]) -> Tensor:
             before = [tensor.detach().clone() for tensor in self._changing]

@@ -58,7 +58,7 @@ class DelayedSignals:
 
 @contextmanager
 def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
-    """Delay SIGINT, SIGTERM and SIGHUP until they are delivered, at the latest at the end of the block.
+    """Delay SIGINT, SIGTERM and SIGHUP until they are delivered, or the block ends.
 
     Ignored signals stay ignored. Python handles signals only in its main thread, so in other
     threads nothing is delayed.

@@ -730,7 +730,7 @@ class PartialLabelTrainer:
         return targets
 
     def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
-        """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""
+        """Return the logits for prediction, for "balanced" corrected for the class prior."""
         return self.predictor.logits(x, goal)
 
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
