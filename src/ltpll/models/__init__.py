@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
 from ltpll.models.cnn import small_cnn
@@ -14,6 +12,7 @@ from ltpll.models.finetune import FineTune
 from ltpll.models.mlp import mlp
 from ltpll.models.resnet import resnet18
 from ltpll.registry import unknown_name_error
+from ltpll.rng import seeded_layers
 
 MODELS: Mapping[str, Callable[..., Classifier]] = {
     "mlp": mlp,
@@ -40,10 +39,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     """
     if name not in MODELS:
         raise unknown_name_error("model", name, MODELS)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            seed
-        )  # unlike torch.manual_seed, this does not touch GPUs
+    with seeded_layers(seed):
         try:
             return MODELS[name](**options)
         except TypeError as error:

@@ -82,24 +82,22 @@ class FineTune(Configurable):
                 option is wrong.
         """
         self._check(shape)
-        frozen = (
-            n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
-            if self.freeze_norm == "auto"
-            else bool(self.freeze_norm)
-        )
+        frozen = bool(self.freeze_norm)
+        if self.freeze_norm == "auto":
+            frozen = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
         encoder = deepcopy(self.backbone).requires_grad_(self.layers == "all")
         if self.layers == "last":
             for part in last_parts(encoder.encoder):
                 part.requires_grad_(True)
-        return FineTunedClassifier(
-            encoder, nn.Linear(encoder.n_features, n_classes), self.lr_factor, frozen
-        ).train()
+        head = nn.Linear(encoder.n_features, n_classes)
+        return FineTunedClassifier(encoder, head, self.lr_factor, frozen).train()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         backbone = self.backbone
         if not isinstance(backbone, Backbone):
             raise InputError(
-                f"The backbone is {shown(backbone)}: give a Backbone, such as Backbone.from_pretrained('efficientnet-lite0')."
+                f"The backbone is {shown(backbone)}: give a Backbone, such as "
+                "Backbone.from_pretrained('efficientnet-lite0')."
             )
         if self.layers not in get_args(Layers):
             raise InputError(f"layers is {shown(self.layers)}: choose 'all' or 'last'.")
@@ -110,8 +108,8 @@ class FineTune(Configurable):
         in_range(self.lr_factor, "lr_factor", 0, above=True)
         if not backbone.trainable:
             raise InputError(
-                f"The backbone {backbone.name!r} has no weights that can be trained: train on its features instead, "
-                "by embedding the pictures first."
+                f"The backbone {backbone.name!r} has no weights that can be trained: "
+                "train on its features instead, by embedding the pictures first."
             )
         if len(shape) != 3 or shape[0] != 3:
             raise InputError(
@@ -125,7 +123,9 @@ class FineTune(Configurable):
         return self.fresh()  # with the same backbone, because it is never changed
 
     def __repr__(self) -> str:
-        return f"FineTune({self.backbone.name!r}, layers={self.layers!r}, lr_factor={self.lr_factor!r}, freeze_norm={self.freeze_norm!r})"
+        options = {name: value for name, value in self.get_params().items() if name != "backbone"}
+        listed = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"FineTune({self.backbone.name!r}, {listed})"
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class FineTune(Configurable):
 
 
 class FineTunedClassifier(Classifier):
-    """A classifier with a backbone as encoder; `train()` leaves frozen batch norms in evaluation mode.
+    """A classifier with a backbone as encoder; frozen batch norms stay in evaluation mode.
 
     The features of pretrained networks differ in length by orders of magnitude, and so would the
     learning rates that suit the head. `calibrate` therefore fixes an offset and a scale of the
@@ -190,18 +190,14 @@ class FineTunedClassifier(Classifier):
             pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
         """
         self.eval()
-        features = torch.cat(
-            [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]
-        ).double()
+        parts = [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]
+        features = torch.cat(parts).double()
         self.train()
         mean = features.mean(0)
-        length = torch.maximum(
-            (features - mean).square().sum(1).mean(), LEAST_SPREAD * features.square().sum(1).mean()
-        )
+        spread = (features - mean).square().sum(1).mean()
+        length = torch.maximum(spread, LEAST_SPREAD * features.square().sum(1).mean())
         self.mean.copy_(mean)
-        self.scale.copy_(
-            (SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length)
-        )
+        self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones(()))
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
@@ -239,7 +235,7 @@ def _n_layers(module: nn.Module) -> int:
 
 
 def _parts(module: nn.Module, most: float) -> list[nn.Module]:
-    """The modules that hold the parameters, each with at most this number of layers, unless it has no children."""
+    """The modules with the parameters, of at most so many layers unless they have no children."""
     children = [child for child in module.children() if any(True for _ in child.parameters())]
     if _n_layers(module) <= most or not children:
         return [module]
@@ -248,14 +244,11 @@ def _parts(module: nn.Module, most: float) -> list[nn.Module]:
 
 def _trained_norms(encoder: nn.Module) -> list[nn.Module]:
     """The batch norms of layers that are trained."""
-    if all(parameter.requires_grad for parameter in encoder.parameters()):
-        return [module for module in encoder.modules() if isinstance(module, BatchNorm)]
-    return [
-        module
-        for part in last_parts(encoder)
-        for module in part.modules()
-        if isinstance(module, BatchNorm)
+    whole = all(parameter.requires_grad for parameter in encoder.parameters())
+    modules = [
+        one for part in ([encoder] if whole else last_parts(encoder)) for one in part.modules()
     ]
+    return [module for module in modules if isinstance(module, BatchNorm)]
 
 
 def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
@@ -265,9 +258,8 @@ def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
     backbone.eval()
     try:
         with torch.no_grad():
-            fits = backbone(
-                torch.zeros(1, *shape, device=first.device, dtype=first.dtype)
-            ).shape == (1, backbone.n_features)
+            found = backbone(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
+        fits = found.shape == (1, backbone.n_features)
         reason = "it returns another number of features"
     except Exception as error:  # whatever the network raises
         fits, reason = False, first_line(error)
@@ -277,6 +269,6 @@ def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
     if not fits:
         side = backbone.preprocessing.side
         raise InputError(
-            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of {shape[1]} × {shape[2]} ({reason}): "
-            f"read the pictures with side {side}."
+            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of "
+            f"{shape[1]} × {shape[2]} ({reason}): read the pictures with side {side}."
         )

@@ -29,11 +29,8 @@ class NormReLU(nn.BatchNorm2d):
         self.subsamples = subsamples
         # The kernels count finished programs here; zero between calls.
         self._counter: Tensor
-        self.register_buffer(
-            "_counter",
-            torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32),
-            persistent=False,
-        )
+        counter = torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32)
+        self.register_buffer("_counter", counter, persistent=False)
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         if not self._fits(x):
@@ -45,22 +42,15 @@ class NormReLU(nn.BatchNorm2d):
         from ltpll.kernels.norm_kernels import NormReLUFunction, scale_and_shift
 
         if self.training:
-            statistics = (
-                self.weight,
-                self.bias,
-                self.running_mean,
-                self.running_var,
-                self.num_batches_tracked,
-                self._counter,
-            )
+            running = (self.running_mean, self.running_var, self.num_batches_tracked)
+            tensors = (self.weight, self.bias, *running, self._counter)
             how = (self.momentum, self.eps, self.relu, self.subsamples)
-            return NormReLUFunction.apply(x, shortcut, *statistics, *how)  # type: ignore[no-any-return]
+            return NormReLUFunction.apply(x, shortcut, *tensors, *how)  # type: ignore[no-any-return]
         assert self.running_mean is not None
         assert self.running_var is not None
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return scale_and_shift(
-            x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.subsamples
-        )
+        offset = self.bias - self.running_mean * scale
+        return scale_and_shift(x, scale, offset, shortcut, self.relu, self.subsamples)
 
     def _fits(self, x: Tensor) -> bool:
         """Whether the kernels support this input."""

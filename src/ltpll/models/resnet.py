@@ -23,9 +23,8 @@ class Stem(nn.Conv2d):
 
         around = neighbourhoods(x)
         weight = self.weight.permute(0, 2, 3, 1).flatten(1)
-        return F.linear(around, F.pad(weight, (0, around.shape[3] - weight.shape[1]))).permute(
-            0, 3, 1, 2
-        )
+        padded = F.pad(weight, (0, around.shape[3] - weight.shape[1]))
+        return F.linear(around, padded).permute(0, 3, 1, 2)
 
 
 class Shortcut(nn.Conv2d):
@@ -46,9 +45,8 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, next_halves: bool) -> None:
         super().__init__()
         self.halves = inputs != outputs
-        self.conv1 = nn.Conv2d(
-            inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False
-        )
+        stride = 2 if self.halves else 1
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
         self.bn1 = NormReLU(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = NormReLU(outputs, subsamples=next_halves)
@@ -73,17 +71,16 @@ class ResNet18(nn.Module):
         if stem not in ("small", "strided"):
             raise InputError(f"There is no stem {shown(stem)}: choose 'small' or 'strided'.")
         self.pools = stem == "strided"
-        self.stem = (
-            nn.Conv2d(n_channels, width, 7, stride=2, padding=3, bias=False)
-            if self.pools
-            else Stem(n_channels, width, 3, padding=1, bias=False)
-        )
+        if self.pools:
+            self.stem = nn.Conv2d(n_channels, width, 7, stride=2, padding=3, bias=False)
+        else:
+            self.stem = Stem(n_channels, width, 3, padding=1, bias=False)
         self.norm = NormReLU(width)
         widths = [width, *(width << stage for stage in range(4) for _ in range(2))]
         self.blocks = nn.ModuleList(
             BasicBlock(inputs, outputs, next_halves=after != outputs)
             for inputs, outputs, after in zip(
-                widths, widths[1:], [*widths[2:], widths[-1]], strict=False
+                widths, widths[1:], [*widths[2:], 8 * width], strict=False
             )
         )
         for module in self.modules():

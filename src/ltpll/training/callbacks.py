@@ -49,7 +49,7 @@ class Callback:
     """
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        """Called once before training, with checked data; raise an InputError to refuse to train."""
+        """Called before training, with checked data; raise an InputError to refuse to train."""
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         """Called once if the training resumes after `trainer.epoch` epochs."""
