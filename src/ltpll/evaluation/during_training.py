@@ -1,4 +1,4 @@
-"""Evaluation during training: the callback that measures test accuracy, target recovery and the estimated prior."""
+"""Evaluation during training: test accuracy, target recovery and the estimated prior."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, as_labels, whole_number
 
 UNCORRECTED = "uncorrected"
-"""The figures of predictions for the goal "accuracy", which are not corrected for the class prior."""
+"""The figures of predictions for the goal "accuracy", not corrected for the class prior."""
 
 
 class Evaluate(Measurement):
-    """Adds figures about test data, and about the true training labels if they are known, to the record of an epoch.
+    """Adds figures about test data, and about known training labels, to the record of an epoch.
 
     None of this is used for training.
 
@@ -75,7 +75,8 @@ class Evaluate(Measurement):
         self._y = as_labels(self.y_test, "test", n_classes).to(trainer.device)
         if len(self._x) != len(self._y):
             raise InputError(
-                f"There are {len(self._x)} test rows but {len(self._y)} test labels: they must be the same rows."
+                f"There are {len(self._x)} test rows but {len(self._y)} test labels: "
+                "they must be the same rows."
             )
         for rebalancer in self.posthoc.values():
             rebalancer.attach(trainer.model)
@@ -86,7 +87,8 @@ class Evaluate(Measurement):
             self._y_train = as_labels(self.y_train, "training", n_classes).to(trainer.device)
             if len(self._y_train) != len(trainer.candidates):
                 raise InputError(
-                    f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows."
+                    f"There are {len(self._y_train)} training labels for "
+                    f"{len(trainer.candidates)} training rows."
                 )
             self._counts = torch.bincount(self._y_train, minlength=n_classes)
 
@@ -101,10 +103,8 @@ class Evaluate(Measurement):
             NotFiniteError: If predictions are not finite.
         """
         mean_target = trainer.targets.mean()
-        record: dict[str, Any] = {
-            **self._test_figures(trainer),
-            "mean_target": mean_target.tolist(),
-        }
+        record = self._test_figures(trainer)
+        record["mean_target"] = mean_target.tolist()
         prior = trainer.predictor.estimated_prior()
         if prior is not None:
             record["prior"] = prior.tolist()
@@ -116,24 +116,18 @@ class Evaluate(Measurement):
                 record["prior_distance"] = prior_distance(prior, true_prior)
         if not record_is_finite(record):
             # Weights can be finite but so large that no prediction is.
-            raise not_finite_error(
-                "The network's predictions of test examples are",
-                trainer.epoch,
-                None,
-                (),
-                trainer.lr,
-            )
+            what = "The network's predictions of test examples are"
+            raise not_finite_error(what, trainer.epoch, None, (), trainer.lr)
         return record if self._keeps_details(record, trainer) else without_long_lists(record, 0)
 
     def _keeps_details(self, record: Mapping[str, Any], trainer: PartialLabelTrainer) -> bool:
         if trainer.epoch % self.details_every == 0 or trainer.epoch == trainer.epochs:
             return True
-        rows = [name for name, figures in record.items() if isinstance(figures, Mapping)]
-        return any(
-            _accuracy(record, row)
-            > max((_accuracy(one, row) for one in trainer.history if row in one), default=-1.0)
-            for row in rows
-        )
+        for row in [name for name, figures in record.items() if isinstance(figures, Mapping)]:
+            earlier = [_accuracy(one, row) for one in trainer.history if row in one]
+            if _accuracy(record, row) > max(earlier, default=-1.0):
+                return True
+        return False
 
     @torch.no_grad()
     def _test_figures(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
@@ -143,20 +137,17 @@ class Evaluate(Measurement):
         for name, other in self.posthoc.items():
             other.end_epoch(trainer)
             ways[name] = partial(self._posthoc_logits, trainer, other)
-        ways |= {
-            name: partial(trainer.predictor.adjusted, variant=name)
-            for name in trainer.method.variants
-        }
-        running = {
-            name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways
-        }
+        for name in trainer.method.variants:
+            ways[name] = partial(trainer.predictor.adjusted, variant=name)
+        how = trainer.head.out_features, trainer.device
+        running = {name: RunningEvaluation(*how) for name in ways}
         share = trainer.world.part(len(self._x))  # each process evaluates its share
         x, start = self._x[share], share.start
         for outputs in trainer.predictor.chunks(x) if len(x) else ():
             labels = self._y[start : start + len(outputs.logits[0])]
             start += len(labels)
             for name, logits_of in ways.items():
-                running[name].add(logits_of(outputs), labels)
+                running[name].count(logits_of(outputs), labels)
         return {
             name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict()
             for name, each in running.items()
@@ -166,9 +157,8 @@ class Evaluate(Measurement):
     def _posthoc_logits(
         trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs
     ) -> Tensor:
-        return rebalancer.adjust(
-            trainer.method.predict(outputs), "prediction", trainer.head
-        ).logits[0]
+        predicted = trainer.method.predict(outputs)
+        return rebalancer.adjust(predicted, "prediction", trainer.head).logits[0]
 
 
 def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:
