@@ -62,7 +62,7 @@ class ForwardPass:
     def outputs(
         self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
     ) -> list[Outputs]:
-        """Return the outputs of each group of views; one pass for all views, so that batch norm sees them together."""
+        """The outputs of each group of views, from one pass: batch norm sees all views together."""
         views = [view for group in groups for view in group]
         logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
         sizes = [len(view) for view in views]
@@ -73,6 +73,6 @@ class ForwardPass:
         ]
 
     def finish_gradients(self) -> None:
-        """Complete the gradients of the model's parameters; call it after `backward` and before the optimizer's step."""
+        """Complete the gradients of the model, between `backward` and the optimizer's step."""
         if isinstance(self.network, BFloat16Weights):
             self.network.transfer_gradients()
