@@ -1,4 +1,4 @@
-"""Joining ONNX models: an encoder that is itself an ONNX model, and the network for its features."""
+"""Joining ONNX models: an encoder that is ONNX itself, and the network for its features."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class FeatureViews:
 
     @classmethod
     def of(cls, x: Tensor) -> FeatureViews:
-        """Views with the means and standard deviations of `x`; a constant feature is only centred."""
+        """Views with the means and deviations of `x`; a constant feature is only centred."""
         n = x.numel() // x.shape[1]
         others = tuple(d for d in range(x.ndim) if d != 1)
         shape = (-1,) + (1,) * (x.ndim - 2)
@@ -68,17 +68,15 @@ class FeatureViews:
             # mean.
             spread += (part / unit - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
-        varies = (
-            std > CONSTANT * mean.abs().clamp_min(1e-30)
-            if kind == torch.float32
-            else high - low > CONSTANT * unit
-        )
+        varies = std > CONSTANT * mean.abs().clamp_min(1e-30)
+        if kind == torch.float64:
+            varies = high - low > CONSTANT * unit
         mean, std = mean * unit, torch.where(varies, std * unit, torch.ones_like(std))
         return cls(mean.to(kind).view(shape), std.to(kind).view(shape))
 
     @property
     def kind(self) -> torch.dtype:
-        """The type in which inputs are kept until they are standardised: float64 if float32 would blur them."""
+        """The type of inputs before they are standardised: float64 if float32 would blur them."""
         return self.mean.dtype
 
     def plain(self, x: Tensor) -> Tensor:
@@ -97,21 +95,15 @@ class FeatureViews:
         places: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""
-        plain = self.plain(x)
+        plain, drawn = self.plain(x), {"generator": generator, "device": x.device}
         views = []
         for kind in kinds:
             noise = self.noise[0] if kind == "weak" else self.noise[1]
             view = plain
             if noise:
-                view = (
-                    torch.randn(plain.shape, generator=generator, device=x.device)
-                    .mul_(noise)
-                    .add_(plain)
-                )
+                view = torch.randn(plain.shape, **drawn).mul_(noise).add_(plain)
             if kind == "strong" and self.dropout:
-                view = view * (
-                    torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout
-                )
+                view = view * (torch.rand(plain.shape, **drawn) >= self.dropout)
             views.append(view if places is None else view[places])
         return tuple(views)
 
