@@ -102,7 +102,7 @@ class Fitting(NamedTuple):
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier for examples that each have a set of candidate labels, exactly one of which is true.
+    """A classifier for examples with sets of candidate labels, exactly one of which is true.
 
     Args:
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
@@ -235,7 +235,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of this classifier and, as `rebalancer__momentum` or `extras__mixup__alpha`, options of its parts.
+        """Set parameters and, as `rebalancer__momentum` and `extras__mixup__alpha`, part options.
 
         A part given by name is replaced by an object with its `options` and the new ones.
         """
@@ -301,7 +301,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self.train(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
 
     def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
-        """Prepare the training that `fit` would run, for callers that call `decide` and `train` themselves.
+        """Prepare the training that `fit` would run, for callers of `decide` and `train`.
 
         Under `torchrun`, all processes call this with the same data and train together.
         """
@@ -324,7 +324,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidates: Candidates,
         found: Callable[[str, Callable[..., Any]], Any] = lambda name, estimate: estimate(),
     ) -> dict[str, float] | None:
-        """Set what cross-validation decides before a training: the missing share, and the way that "auto" trains.
+        """Set the missing share and the way that "auto" trains, by cross-validation.
 
         Args:
             trainer: The trainer that `begin` returned.
@@ -570,7 +570,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return cast(Goal, self.goal)
 
     def checked_inputs(self, X: Any, *, reset: bool) -> Tensor:
-        """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
+        """Features unchanged, images with channels first; `reset` stores their number and names."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         elif is_arrow(X) and is_frame(X):
@@ -581,8 +581,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             # Of bytes, which are always finite, some rows suffice: the pictures may be a file that
             # does not fit into memory.
             whole = not isinstance(X, np.ndarray) or X.dtype != np.uint8
-            how = {"allow_nd": True, "ensure_min_samples": least}
-            how |= {"dtype": [np.float32, np.uint8], "estimator": self, "input_name": "X"}
+            how: dict[str, Any] = {"dtype": [np.float32, np.uint8], "allow_nd": True}
+            how |= {"ensure_min_samples": least, "estimator": self, "input_name": "X"}
             checked = check_array(X if whole else X[:least], **how)
             images = channels_first(checked if whole else X)
             # The channels count as features.
@@ -596,7 +596,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     # ---- saving ----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write the fitted classifier to a file of numbers and text, which can be loaded without unpickling.
+        """Write the fitted classifier to a file, which can be loaded without unpickling.
 
         Raises:
             InputError: If the classifier has a custom network, custom views, a part that is not
@@ -654,8 +654,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     ) -> None:
         """Write an ONNX model that maps inputs of `predict` to logits and probabilities.
 
-        Images have their channels first. The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the
-        input and the preprocessing.
+        Images have their channels first. The model's metadata and a JSON file beside it
+        (`model.onnx.json`) hold the class names, the input and the preprocessing.
 
         Args:
             path: The file to write.
@@ -741,7 +741,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options)
         extras = _predicting(parts.extras)
-        for part in (parts.method, parts.rebalancer, *extras):
+        attached: list[Method | Rebalancer | Extra] = [parts.method, parts.rebalancer, *extras]
+        for part in attached:
             part.attach(model)
         return _named_modules(model, parts.method, parts.rebalancer, extras)
 
@@ -766,7 +767,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         kind = torch.float64 if mean.dtype == std.dtype == torch.float64 else torch.float32
         views: ViewSource = FeatureViews(mean.to(kind).reshape(shape), std.to(kind).reshape(shape))
         if policy:
-            figures = [tuple(each.flatten().tolist()) for each in (mean, std)]
+            figures = (tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()))
             views = ImageViews(policy, *figures, channels_last=self._channels_last(where))
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         if isinstance(views, ImageViews) and views.channels_last:
@@ -784,7 +785,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
 
     def __getstate__(self) -> dict[str, Any]:
-        """With all tensors on the CPU, so that a classifier fitted on a GPU can be unpickled anywhere."""
+        """With all tensors on the CPU, so that the classifier can be unpickled anywhere."""
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])

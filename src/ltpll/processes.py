@@ -1,4 +1,4 @@
-"""Processes: calls of one function in several worker processes, which end when their parent does."""
+"""Processes: calls of a function in several worker processes, which end with their parent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,10 @@ from typing import Any, TypeVar
 from ltpll.errors import CheckpointWarning, InputWarning
 
 T = TypeVar("T")
-THREADS_OF_POOL, THREADS_OF_WORKER = (
-    4,
-    3,
-)  # at most, counting processes too; the pool has two threads and two processes of its own
-PRELOADED = [
-    "torch",
-    "torch._dynamo",
-    "ltpll.training.trainer",
-]  # slow imports, done once for all processes
+# At most, counting processes too; the pool has two threads and two processes of its own.
+THREADS_OF_POOL, THREADS_OF_WORKER = 4, 3
+# Slow imports, done once for all processes.
+PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]
 
 
 def in_processes(
@@ -44,12 +39,11 @@ def in_processes(
     # CUDA does not survive a fork of this process, so processes are forked from a server that has
     # only imported torch. One thread per process, since more threads than cores mostly wait for
     # each other.
-    context: Any = multiprocessing.get_context(
-        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    )
+    has_server = "forkserver" in multiprocessing.get_all_start_methods()
+    context: Any = multiprocessing.get_context("forkserver" if has_server else "spawn")
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
     if not _can_start(context, workers):
-        message = "No further processes can be started here, so this one does their work, one part after the other."
+        message = "No further processes can be started here: this one does their work in turn."
         warnings.warn(message, InputWarning, stacklevel=2)
         for given in arguments:
             results.append(function(*given))
@@ -78,7 +72,7 @@ def in_processes(
 
 
 def _can_start(context: Any, workers: int) -> bool:
-    """Whether the system allows so many workers; they would leave semaphores behind, or hang, if a limit were met halfway.
+    """Whether the system allows so many workers, which would hang if a limit were met halfway.
 
     The server from which they are forked is started here. It and they ignore SIGHUP, which reaches
     the whole process group; only this process handles it, as it does interrupts.
@@ -87,9 +81,8 @@ def _can_start(context: Any, workers: int) -> bool:
     main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP")
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN) if main else None
     try:
-        for _ in range(
-            THREADS_OF_POOL + THREADS_OF_WORKER * workers
-        ):  # limits count threads as processes
+        # Limits count threads as processes.
+        for _ in range(THREADS_OF_POOL + THREADS_OF_WORKER * workers):
             thread = threading.Thread(target=release.wait)
             thread.start()
             threads.append(thread)
@@ -128,13 +121,12 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
-    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    changed = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    before = {name: os.environ[name] for name in changed if name in os.environ}
+    os.environ |= changed
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in changed:
+            del os.environ[name]
+        os.environ |= before

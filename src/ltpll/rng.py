@@ -1,4 +1,4 @@
-"""Random numbers: independent seeds from one seed, and saving and restoring torch's random state."""
+"""Random numbers: independent seeds from one seed, and torch's random state."""
 
 from __future__ import annotations
 

@@ -357,8 +357,8 @@ def scale_and_shift(
     y = second = torch.empty_like(x)
     if subsamples:
         half = (len(x), shape.columns, x.shape[2] // 2, x.shape[3] // 2)
-        layout = {"dtype": x.dtype, "device": x.device, "memory_format": torch.channels_last}
-        second = torch.empty(half, **layout)
+        layout = torch.channels_last
+        second = torch.empty(half, dtype=x.dtype, device=x.device, memory_format=layout)
     grid, tile = shape.elementwise(APPLY_TILE)
     adds, keeps = shortcut is not None, kept is not None
     given = (x, scale, offset, shortcut if adds else x, y, second, kept if keeps else x)

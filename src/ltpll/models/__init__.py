@@ -1,4 +1,4 @@
-"""Models: networks whose `forward` returns (logits, features) and whose last linear layer is `.head`, and builders by name."""
+"""Models: networks that return (logits, features) and end in `.head`, and builders by name."""
 
 from __future__ import annotations
 

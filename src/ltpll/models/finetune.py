@@ -1,4 +1,4 @@
-"""Fine-tuning: a pretrained backbone with a new head, trained as a whole or in its last layers only."""
+"""Fine-tuning: a pretrained backbone with a new head, of which all or the last layers train."""
 
 from __future__ import annotations
 
@@ -182,9 +182,10 @@ class FineTunedClassifier(Classifier):
 
     @torch.no_grad()
     def calibrate(self, pictures: Tensor) -> None:
-        """Centre the features of these pictures, and scale them to a mean squared length of 128; call it before training.
+        """Centre the features of these pictures, and scale them to a mean squared length of 128.
 
-        Features that hardly differ get a smaller scale, because noise would be magnified as well.
+        This comes before training. Features that hardly differ get a smaller scale, because noise
+        would be magnified as well.
 
         Args:
             pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.

@@ -1,4 +1,4 @@
-"""Batch norm, an optional shortcut and ReLU as one layer, which is faster on a GPU than three layers."""
+"""Batch norm, an optional shortcut and ReLU as one layer, which is faster on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST_CHANNELS = 16  # the kernels need a power of two that is at least this
 
 
 class NormReLU(nn.BatchNorm2d):
-    """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice: for the next layer and for the shortcut past it.
+    """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice, also for the next shortcut.
 
     With two results, their gradients are added inside the backward kernel, which saves a pass over
     memory. State and parameters are those of `nn.BatchNorm2d`.

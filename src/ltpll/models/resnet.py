@@ -1,4 +1,4 @@
-"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and without pooling, the usual form for 32×32 images, or with ImageNet's stem."""
+"""ResNet-18 (He et al., CVPR 2016) with a stem for images of 32×32, or with ImageNet's stem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ltpll.models.norm import NormReLU
 
 
 class Stem(nn.Conv2d):
-    """The first 3×3 convolution; on a GPU, a matrix product with the neighbourhoods of all pixels."""
+    """The first 3×3 convolution; on a GPU, a matrix product with neighbourhoods of pixels."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x) or x.requires_grad:
@@ -28,7 +28,7 @@ class Stem(nn.Conv2d):
 
 
 class Shortcut(nn.Conv2d):
-    """A 1×1 convolution; on a GPU, a matrix product, because cuDNN converts the layout of some of them twice."""
+    """A 1×1 convolution; on a GPU, a matrix product: cuDNN converts some layouts twice."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x):
@@ -37,7 +37,7 @@ class Shortcut(nn.Conv2d):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut; a block that changes the number of channels halves the resolution.
+    """Two 3×3 convolutions and a shortcut; with more channels, the resolution is halved.
 
     The input of a shortcut that halves is already subsampled by the block before.
     """

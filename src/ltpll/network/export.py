@@ -208,9 +208,9 @@ def _with_encoder(
 ) -> PicturesToPredictions:
     if not isinstance(predictor.views, FeatureViews) or shape != (encoder.n_features,):
         raise InputError(
-            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the classifier "
-            f"takes inputs of shape {tuple(shape)}: export it with the backbone whose features it "
-            "was trained on."
+            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the "
+            f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone whose "
+            "features it was trained on."
         )
     return PicturesToPredictions(encoder, network)
 

@@ -33,8 +33,8 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
     given, wanted = picture_input(session, name), features_output(session)
     if isinstance(given.shape[0], int):
         raise InputError(
-            f"The backbone {name!r} takes {given.shape[0]} pictures at a time, so it cannot be part "
-            "of an exported model."
+            f"The backbone {name!r} takes {given.shape[0]} pictures at a time, so it cannot be "
+            "part of an exported model."
         )
     side, single = backbone.preprocessing.side, onnx.TensorProto.FLOAT
     floats = helper.np_dtype_to_tensor_dtype(np.dtype(FLOATS[given.type]))

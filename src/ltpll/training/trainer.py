@@ -527,7 +527,8 @@ class PartialLabelTrainer:
         self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
-        for part in (self.rebalancer, self.method, *self.extras):
+        ending: list[Method | Rebalancer | Extra] = [self.rebalancer, self.method, *self.extras]
+        for part in ending:
             part.end_epoch(self)
         self.state.end_epoch()
         return record

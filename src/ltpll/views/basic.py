@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -68,8 +68,8 @@ class Jitter:
     dropout: float = 0.0
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        drawn = {"generator": generator, "device": x.device}
-        noisy = x + self.noise * torch.randn(x.shape, **drawn, dtype=x.dtype)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
+        noisy: Tensor = x + self.noise * torch.randn(x.shape, **drawn, dtype=x.dtype)
         return noisy * (torch.rand(x.shape, **drawn) >= self.dropout) if self.dropout else noisy
 
 

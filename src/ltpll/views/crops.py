@@ -48,7 +48,8 @@ def resized_crop(
         # Rounding can lift a draw just below one to the number of positions, hence the minimum.
         start = torch.minimum((draw * (free + 1)).floor(), free)
         starts.append(torch.where(fits.any(0), start, (free / 2).floor()))
-    return CropBox(*starts, height, width, u[-1] < 0.5)
+    top, left = starts
+    return CropBox(top, left, height, width, u[-1] < 0.5)
 
 
 def padded_crop(

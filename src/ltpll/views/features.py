@@ -95,7 +95,8 @@ class FeatureViews:
         places: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""
-        plain, drawn = self.plain(x), {"generator": generator, "device": x.device}
+        plain = self.plain(x)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
         views = []
         for kind in kinds:
             noise = self.noise[0] if kind == "weak" else self.noise[1]
