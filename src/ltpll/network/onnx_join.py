@@ -57,10 +57,7 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
         constants,
     )
     between = helper.make_graph(
-        [
-            node("Flatten", ["found"], ["flat"]),
-            node("Cast", ["flat"], ["features"], to=single),
-        ],
+        [node("Flatten", ["found"], ["flat"]), node("Cast", ["flat"], ["features"], to=single)],
         "flatten",
         [info("found", floats, None)],
         [info("features", single, ("rows", backbone.n_features))],
