@@ -1,4 +1,5 @@
-"""What each process of a distributed training does in tests/training/test_distributed.py, which starts several of them."""
+"""What each process of a distributed training does in tests/training/test_distributed.py, which
+starts several of them."""
 
 import json
 import os
@@ -117,7 +118,8 @@ def poison(x, generator):
 
 
 def leave_and_go_on(world, folder, how):
-    """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
+    """The last process is told to end in the first step of the second epoch; the training goes on
+    here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
     first = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
@@ -153,7 +155,8 @@ def leave_and_go_on(world, folder, how):
 
 
 def lose_one(world, folder, how):
-    """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
+    """The last process is killed in the middle of a training; the others say what they hear of it,
+    and after how many seconds."""
     x, candidates, _ = problem()
     training = trainer("proden", "records", world, epochs=3, **how)
     train_epoch, died = training.train_epoch, folder / "died"
@@ -190,7 +193,8 @@ def main(folder, rank, size, how, cases):
     torch.set_num_threads(1)
     on_cuda = how["device"] == "cuda"
     if on_cuda:
-        # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one that is there.
+        # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one
+        # that is there.
         os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
         torch.cuda.set_device(0)
     where, patience = f"file://{folder / 'meet'}", distributed.STEP_TIMEOUT
@@ -215,7 +219,8 @@ def pieces(world, folder, device):
     for n in (world.size, 7, 10):
         whole = torch.arange(3.0 * n, device=device).view(n, 3)
         assert torch.equal(world.rows(whole[world.part(n)], n), whole)
-        # Every process has the loss of all rows; what comes back to its own is as often as there are processes.
+        # Every process has the loss of all rows; what comes back to its own is as often as there
+        # are processes.
         own = whole[world.part(n)].clone().requires_grad_()
         said = world.outputs(Outputs((own,), (own,)), [n])
         (said.logits[0] ** 2).sum().backward()

@@ -14,7 +14,8 @@ def clock(monkeypatch):
 
 
 def simulate(job, clock, speed_of, tick=0.25):
-    """Work through a job, and return the time, the share done and the time left at every tick; speeds are in work per second and worker."""
+    """Work through a job, and return the time, the share done and the time left at every tick;
+    speeds are in work per second and worker."""
     seen = []
     for stage in job.stages:
         waiting, running = [part for part in stage.parts if part.left], []
@@ -52,7 +53,9 @@ def test_parts_of_different_size_that_follow_one_another_end_when_it_is_expected
 
 
 @pytest.mark.parametrize("per_worker", [5000, 3000, 1500])
-def test_folds_in_parallel_are_expected_to_be_as_fast_as_one_run_and_then_measured(clock, per_worker):
+def test_folds_in_parallel_are_expected_to_be_as_fast_as_one_run_and_then_measured(
+    clock, per_worker
+):
     """Five folds on two workers take as long as three folds on one."""
     first, fold = Part.of_rows("training", 1000, 30, 32), folds()[0].left
     job = Job([Stage([first]), Stage(folds(), workers=2, name="folds")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from ltpll.errors import InputError
 from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
 from ltpll.interfaces import Outputs, Rebalancer
 from ltpll.training.callbacks import Measurement
-from ltpll.training.nonfinite import not_finite_error, record_is_finite
+from ltpll.training.nonfinite import not_finite_error
 from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, as_labels, whole_number
@@ -114,10 +115,12 @@ class Evaluate(Measurement):
             record["mean_target_distance"] = prior_distance(mean_target, true_prior)
             if prior is not None:
                 record["prior_distance"] = prior_distance(prior, true_prior)
-        if not record_is_finite(record):
+        try:
+            json.dumps(record, allow_nan=False)
+        except ValueError:
             # Weights can be finite but so large that no prediction is.
             what = "The network's predictions of test examples are"
-            raise not_finite_error(what, trainer.epoch, None, (), trainer.lr)
+            raise not_finite_error(what, trainer.epoch, None, (), trainer.lr) from None
         return record if self._keeps_details(record, trainer) else without_long_lists(record, 0)
 
     def _keeps_details(self, record: Mapping[str, Any], trainer: PartialLabelTrainer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -45,16 +45,36 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     return not sums or bool((torch.stack(sums) == 0).all())
 
 
-def record_is_finite(value: Any) -> bool:
-    """Return whether all numbers in a record of plain values are finite."""
-    if isinstance(value, Mapping):
-        return all(map(record_is_finite, value.values()))
-    if isinstance(value, (list, tuple)):
-        return all(map(record_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+class NonFinitePolicy:
+    """What happens if a number is not finite; this base class does nothing."""
+
+    counts_skipped = False
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.n_skipped = torch.zeros((), device=device)
+
+    def reset(self, n_rows: int) -> None:
+        """Called before training on `n_rows` rows."""
+
+    def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
+        """Return a step to use instead."""
+        return step
+
+    def start_epoch(self, step: int) -> None:
+        """Called when an epoch starts, or resumes after `step` steps."""
+
+    def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
+        """Called before the backward pass with the batch's rows and (batch, …) tensors."""
+
+    def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
+        """Called after a step, to raise an error; must not synchronise with a GPU."""
+
+    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
+        """Called after the steps of an epoch, to raise an error."""
 
 
-class StopOnNonFinite:
+class StopOnNonFinite(NonFinitePolicy):
     """Ends the training with an error that names the step and the rows.
 
     On a CPU every step is checked. On a GPU a check would force a synchronisation, so the rows and
@@ -62,30 +82,20 @@ class StopOnNonFinite:
     step hardly anything is finite any more.
     """
 
-    counts_skipped = False
-
     def __init__(self, lr: float, device: torch.device) -> None:
+        super().__init__(device)
         self.lr = lr
-        self.device = device
         self.checks_every_step = device.type == "cpu"
-        self.n_skipped = torch.zeros((), device=device)  # always zero
         self._step, self._first_bad_step = torch.zeros(2, dtype=torch.int64, device=device).unbind()
 
     def reset(self, n_rows: int) -> None:
-        """Called before training on `n_rows` rows."""
         self.rows = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
         self._first_bad_step.zero_()
 
-    def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
-        """Return the step unchanged."""
-        return step
-
     def start_epoch(self, step: int) -> None:
-        """Called when an epoch starts, or resumes after `step` steps."""
         self._step.fill_(step)
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
-        """Note which rows are not finite in (batch, …) tensors, before the backward pass."""
         bad = _rows_not_finite(parts)
         if self.checks_every_step:
             self.rows[index] = bad
@@ -96,12 +106,10 @@ class StopOnNonFinite:
         self._first_bad_step.copy_(torch.where(new.any(), self._step, self._first_bad_step))
 
     def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        """Raise an error if this step was not finite, unless a check would synchronise."""
         if self.checks_every_step and (not math.isfinite(loss) or bool(self.rows[index].any())):
             self._fail(index, epoch, step)
 
     def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
-        """Raise an error if any step so far was not finite."""
         if not math.isfinite(loss_sum) or bool(self.rows.any()):
             self._fail(None, epoch, int(self._first_bad_step) or None)
 
@@ -113,7 +121,7 @@ class StopOnNonFinite:
         raise not_finite_error(what, epoch, step, rows, self.lr)
 
 
-class SkipNonFinite:
+class SkipNonFinite(NonFinitePolicy):
     """Undoes a step whose loss, outputs, targets or gradients are not all finite, and counts it.
 
     With a fused optimizer, as on a GPU, nothing synchronises with the device, so that the step can
@@ -126,8 +134,8 @@ class SkipNonFinite:
     def __init__(
         self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device
     ) -> None:
+        super().__init__(device)
         self.optimizer = optimizer
-        self.n_skipped = torch.zeros((), device=device)
         self._bad, self._one = torch.zeros((), device=device), torch.ones((), device=device)
         self._trained = trained_parameters(optimizer)
         trained = set(map(id, self._trained))
@@ -138,7 +146,6 @@ class SkipNonFinite:
         optimizer.register_step_pre_hook(self._block_update)
 
     def reset(self, n_rows: int) -> None:
-        """Called before training on `n_rows` rows."""
         self.n_skipped.zero_()
 
     def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
@@ -158,11 +165,7 @@ class SkipNonFinite:
 
         return guarded
 
-    def start_epoch(self, step: int) -> None:
-        """Nothing to do: the count continues."""
-
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
-        """Note whether anything is not finite, before the backward pass."""
         self._bad.copy_((_rows_not_finite(parts).any() | ~torch.isfinite(loss.detach())).float())
 
     @torch.no_grad()
@@ -177,12 +180,6 @@ class SkipNonFinite:
         elif self._bad:
             self.optimizer.zero_grad(set_to_none=True)  # such parameters are left alone
 
-    def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        """Nothing to check: bad steps are skipped."""
-
-    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
-        """Nothing to check: bad steps are skipped."""
-
 
 def nonfinite_policy(
     on_nan: str,
@@ -190,7 +187,7 @@ def nonfinite_policy(
     modules: Iterable[nn.Module],
     optimizer: torch.optim.Optimizer,
     device: torch.device,
-) -> StopOnNonFinite | SkipNonFinite:
+) -> NonFinitePolicy:
     """Return the policy named "stop" or "skip"."""
     if on_nan not in ("stop", "skip"):
         raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
