@@ -34,11 +34,11 @@ def chosen_engine(engine: str, device: torch.device, world: World | None = None)
         )
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
-    recordable = world is None or world.can_be_recorded
+    world = world or World()
     if engine == "auto":
-        return "captured" if device.type == "cuda" and recordable else "eager"
-    compiles = engine == "compiled" and world is not None and not world.alone
-    if compiles or (engine == "captured" and not recordable):
+        return "captured" if device.type == "cuda" and world.can_be_recorded else "eager"
+    compiles = engine == "compiled" and not world.alone
+    if compiles or (engine == "captured" and not world.can_be_recorded):
         raise InputError(
             f"Several processes cannot train with the engine {engine!r} here: "
             "choose 'auto' or 'eager'."
