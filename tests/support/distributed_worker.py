@@ -218,23 +218,23 @@ def pieces(world, folder, device):
     """All that a world offers, checked here against what every process can work out for itself."""
     for n in (world.size, 7, 10):
         whole = torch.arange(3.0 * n, device=device).view(n, 3)
-        assert torch.equal(world.rows(whole[world.part(n)], n), whole)
+        assert torch.equal(world.gather_rows(whole[world.own_rows(n)], n), whole)
         # Every process has the loss of all rows; what comes back to its own is as often as there
         # are processes.
-        own = whole[world.part(n)].clone().requires_grad_()
-        said = world.outputs(Outputs((own,), (own,)), [n])
+        own = whole[world.own_rows(n)].clone().requires_grad_()
+        said = world.gather_outputs(Outputs((own,), (own,)), [n])
         (said.logits[0] ** 2).sum().backward()
         torch.testing.assert_close(own.grad, 2 * own.detach() * world.size)
-        views = world.views((whole[world.part(n)], -whole[world.part(n)]), n)
+        views = world.whole_views((whole[world.own_rows(n)], -whole[world.own_rows(n)]), n)
         assert len(views) == 2
         assert torch.equal(views[1], -whole)
         assert torch.equal(views[1:][0], -whole)
-        shares, sizes = world.shares(views)
+        shares, sizes = world.own_shares(views)
         assert sizes == [n, n]
-        assert torch.equal(shares[0], whole[world.part(n)])
-        assert torch.equal(world.shares((whole,))[0][0], shares[0])
-        torch.testing.assert_close(world.total(whole[world.part(n)].sum()), whole.sum())
-    assert world.largest(world.rank) == world.size - 1
+        assert torch.equal(shares[0], whole[world.own_rows(n)])
+        assert torch.equal(world.own_shares((whole,))[0][0], shares[0])
+        torch.testing.assert_close(world.sum_over_all(whole[world.own_rows(n)].sum()), whole.sum())
+    assert world.largest_of_all(world.rank) == world.size - 1
     signals = SimpleNamespace(pending=lambda: 0, receive=lambda number: None)
     shared = distributed.SharedSignals(signals, world)
     said = []

@@ -102,11 +102,11 @@ def in_processes(arguments):
 def test_a_world_of_one_does_nothing():
     world = World()
     x = torch.arange(6.0).view(3, 2)
-    assert world.part(3) == slice(0, 3)
-    assert world.largest(3) == 3
-    assert world.views((x,), 3) == (x,)
-    assert world.rows(x, 3) is x
-    assert world.total(x) is x
+    assert world.own_rows(3) == slice(0, 3)
+    assert world.largest_of_all(3) == 3
+    assert world.whole_views((x,), 3) == (x,)
+    assert world.gather_rows(x, 3) is x
+    assert world.sum_over_all(x) is x
     assert world.agreed("as is") == "as is"
 
 

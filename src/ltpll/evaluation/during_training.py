@@ -144,7 +144,7 @@ class Evaluate(Measurement):
             ways[name] = partial(trainer.predictor.adjusted, variant=name)
         how = trainer.head.out_features, trainer.device
         running = {name: RunningEvaluation(*how) for name in ways}
-        share = trainer.world.part(len(self._x))  # each process evaluates its share
+        share = trainer.world.own_rows(len(self._x))  # each process evaluates its share
         x, start = self._x[share], share.start
         for outputs in trainer.predictor.chunks(x) if len(x) else ():
             labels = self._y[start : start + len(outputs.logits[0])]

@@ -79,7 +79,7 @@ class RunningEvaluation:
     def over_processes(self, world: World) -> RunningEvaluation:
         """Combine the counts of all processes, each of which has evaluated its share."""
         for name in ("total", "correct", "among_five", "predicted"):
-            setattr(self, name, world.total(getattr(self, name)))
+            setattr(self, name, world.sum_over_all(getattr(self, name)))
         return self
 
     def evaluation(

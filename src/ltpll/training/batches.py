@@ -85,7 +85,7 @@ class BatchSampler:
             if done >= len(batches):
                 continue
             places = torch.arange(len(rows), device=rows.device).split(self.size)
-            shares = [place[self.world.part(len(place))] for place in places]
+            shares = [place[self.world.own_rows(len(place))] for place in places]
             chosen = () if self.world.alone else (torch.cat(shares),)
             views = self._draw("views", partial(draw, rows, *chosen), again=done > 0)
             if number + 1 < len(chunks):

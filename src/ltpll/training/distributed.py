@@ -55,14 +55,14 @@ class World:
         """Whether this is the process that writes files."""
         return self.rank == 0
 
-    def part(self, n: int) -> slice:
+    def own_rows(self, n: int) -> slice:
         """This process's share of n rows; shares differ by at most one row."""
         return slice(*self._bounds(n, self.rank))
 
     def _bounds(self, n: int, rank: int) -> tuple[int, int]:
         return n * rank // self.size, n * (rank + 1) // self.size
 
-    def rows(self, part: Tensor, n: int) -> Tensor:
+    def gather_rows(self, part: Tensor, n: int) -> Tensor:
         """Gather the shares of all processes: returns all n rows, in order, on every process."""
         if self.alone:
             return part
@@ -75,7 +75,7 @@ class World:
         dist.all_gather(found, padded)
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
-    def outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
+    def gather_outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
         """Gather the network's outputs, from which every process computes the whole loss.
 
         Gradients flow back to this process's own rows, multiplied by the number of processes,
@@ -97,17 +97,19 @@ class World:
             whole = tuple(_Gather.apply(part, self, n) for part, n in pairs)
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
-    def views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
+    def whole_views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
         """Views of the whole batch, which are gathered only when they are accessed."""
         return views if self.alone else _Gathered(views, self, n)
 
-    def shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
+    def own_shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
         """This process's share of each view, and the total number of rows of each."""
         if isinstance(views, _Gathered):
             return tuple(views.own), [views.n] * len(views)
-        return tuple(view[self.part(len(view))] for view in views), [len(view) for view in views]
+        return tuple(view[self.own_rows(len(view))] for view in views), [
+            len(view) for view in views
+        ]
 
-    def total(self, value: Tensor) -> Tensor:
+    def sum_over_all(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if not self.alone:
             value = value.clone()
@@ -164,7 +166,9 @@ class World:
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), src=0)
 
-    def synchronise(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
+    def synchronise_state(
+        self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor
+    ) -> None:
         """Average the network's buffers, and copy everything else from the first process."""
         if self.alone:
             return
@@ -176,7 +180,7 @@ class World:
         for part in parts:
             self.broadcast_weights(part)
 
-    def largest(self, mine: int) -> int:
+    def largest_of_all(self, mine: int) -> int:
         """The largest of the numbers of all processes."""
         if self.alone:
             return mine
@@ -224,7 +228,7 @@ class SharedSignals:
         self._remaining -= 1
         if self._remaining > 0:
             return False
-        number = self._world.largest(self._signals.pending())
+        number = self._world.largest_of_all(self._signals.pending())
         # As many calls as the first process makes in the interval, but at most twice as many as
         # before: the first steps may be unusual.
         pace = self._calls / max(time.monotonic() - self._started, 1e-9)
@@ -237,16 +241,16 @@ class SharedSignals:
 
 
 class _Gather(torch.autograd.Function):
-    """`World.rows` with gradients."""
+    """`World.gather_rows` with gradients."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, world: World, n: int) -> Tensor:
         ctx.world, ctx.n = world, n
-        return world.rows(part, n)
+        return world.gather_rows(part, n)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return gradients[0][ctx.world.part(ctx.n)] * ctx.world.size, None, None
+        return gradients[0][ctx.world.own_rows(ctx.n)] * ctx.world.size, None, None
 
 
 class _Gathered(Sequence[Tensor]):
@@ -269,7 +273,7 @@ class _Gathered(Sequence[Tensor]):
         if isinstance(which, slice):
             return _Gathered(self.own[which], self._world, self.n)
         if which not in self._whole:
-            self._whole[which] = self._world.rows(self.own[which], self.n)
+            self._whole[which] = self._world.gather_rows(self.own[which], self.n)
         return self._whole[which]
 
 

@@ -290,7 +290,7 @@ class PartialLabelTrainer:
         outside.
         """
         batch = Batch(
-            self.world.views(views, len(index)),
+            self.world.whole_views(views, len(index)),
             self.targets[index],
             self.sets[index],
             self._log_weights(index),
@@ -361,8 +361,10 @@ class PartialLabelTrainer:
         """The outputs of each group of views for the whole batch; each process runs its share."""
         if self.world.alone:
             return self.forward_pass.outputs(groups, network)
-        shares, sizes = zip(*map(self.world.shares, groups), strict=True)
-        return list(map(self.world.outputs, self.forward_pass.outputs(shares, network), sizes))
+        shares, sizes = zip(*map(self.world.own_shares, groups), strict=True)
+        return list(
+            map(self.world.gather_outputs, self.forward_pass.outputs(shares, network), sizes)
+        )
 
     def _forward_one(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
         with torch.set_grad_enabled(network is None and torch.is_grad_enabled()):
@@ -581,7 +583,7 @@ class PartialLabelTrainer:
         self.targets.values.copy_(first.values)
 
     def _synchronise(self) -> None:
-        self.world.synchronise(self.model, self._parts, self.targets.values)
+        self.world.synchronise_state(self.model, self._parts, self.targets.values)
 
     # ---- views ----------------------------------------------------------------------------------
 
@@ -692,21 +694,21 @@ class PartialLabelTrainer:
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
         inputs = self.predictor.inputs(x)
-        share = self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size)
-        return self.world.outputs(share, [len(inputs)])
+        share = self.predictor.outputs(inputs[self.world.own_rows(len(inputs))], batch_size)
+        return self.world.gather_outputs(share, [len(inputs)])
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """Yield the outputs for training examples without augmentation, with their candidates."""
         size = prediction_batch_size(self.x, self.head.out_features)
         chunks = torch.arange(len(self.x), device=self.device).split(size)
-        shares = [rows[self.world.part(len(rows))] for rows in chunks]
+        shares = [rows[self.world.own_rows(len(rows))] for rows in chunks]
         for rows, share, following in zip(chunks, shares, [*shares[1:], None], strict=True):
             x = self.inputs[share]
             if following is not None:
                 self.inputs.announce(following)
             outputs = Outputs.from_views([self.predictor.plain(x)])
-            yield self.world.outputs(outputs, [len(rows)]), self.sets[rows]
+            yield self.world.gather_outputs(outputs, [len(rows)]), self.sets[rows]
 
     @torch.no_grad()
     def final_targets(self) -> Targets:
