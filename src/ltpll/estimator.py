@@ -538,11 +538,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             sample_weight: Weights of the rows; with them, `y` must have a single label per row.
         """
         check_is_fitted(self)
-        if (
-            sample_weight is None
-            and not read_labels(y, tuple(self.classes_.tolist()), more=True).certain
-        ):
-            return covering_rate(self, X, y)
+        if sample_weight is None:
+            labels = read_labels(y, tuple(self.classes_.tolist()), more=True)
+            if not labels.certain:
+                return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
 
     def transduce(self) -> Transduced:

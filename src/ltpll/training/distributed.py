@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, overload
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -263,13 +263,7 @@ class _Gathered(Sequence[Tensor]):
     def __len__(self) -> int:
         return len(self.own)
 
-    @overload
-    def __getitem__(self, which: int) -> Tensor: ...
-
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[Tensor]: ...
-
-    def __getitem__(self, which: int | slice) -> Tensor | Sequence[Tensor]:
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return _Gathered(self.own[which], self._world, self.n)
         if which not in self._whole:

@@ -54,11 +54,8 @@ class StreamedInputs(Inputs):
         self.x = x
         self.device = device
         # Whole rows are copied in the order in which they are stored.
-        self._channels_last = (
-            x.ndim == 4
-            and not x.is_contiguous()
-            and x.is_contiguous(memory_format=torch.channels_last)
-        )
+        pictures = x.ndim == 4 and not x.is_contiguous()
+        self._channels_last = pictures and x.is_contiguous(memory_format=torch.channels_last)
         self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
         self._thread = ThreadPoolExecutor(1, "inputs")
         self._announced: tuple[Tensor, Future[Tensor]] | None = None

@@ -39,7 +39,6 @@ class TrainingState:
         random: torch's global random state as the training sees it.
         n_skipped: The number of skipped batches of the epoch, a scalar tensor.
         threads: The number of CPU threads in use.
-        parts: The names of the method, the rebalancer and the extras.
     """
 
     def __init__(
@@ -50,12 +49,13 @@ class TrainingState:
         random: dict[str, Tensor],
         n_skipped: Tensor,
         threads: Threads,
-        parts: Mapping[str, Any],
     ) -> None:
         self.modules, self.optimizer = modules, optimizer
         self.generator, self.device = generator, generator.device
         self.random, self.n_skipped = random, n_skipped
-        self.threads, self.parts = threads, dict(parts)
+        self.threads = threads
+        self.parts: dict[str, Any] = {kind: modules[kind].name for kind in ("method", "rebalancer")}
+        self.parts["extras"] = [extra.name for extra in modules["extras"].children()]
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
         self.initial: Tensors = {}

@@ -167,12 +167,8 @@ class PartialLabelTrainer:
         self.method, self.rebalancer = method, rebalancer or NoRebalancing()
         self.extras: list[Extra] = list(extras)
         self.forward_pass = ForwardPass(self.model, self.device, precision, self.engine)
-        modules = {
-            "model": self.model,
-            "method": method,
-            "rebalancer": self.rebalancer,
-            "extras": nn.ModuleList(extras),
-        }
+        modules = {"model": self.model, "method": method, "rebalancer": self.rebalancer}
+        modules["extras"] = nn.ModuleList(extras)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             set_random_state(random, self.device)
             for part in self._parts:
@@ -196,20 +192,8 @@ class PartialLabelTrainer:
             on_nan, self.lr, modules.values(), self.optimizer, self.device
         )
         self.generator = torch.Generator(self.device).manual_seed(self.seed)
-        names = {
-            "method": method.name,
-            "rebalancer": self.rebalancer.name,
-            "extras": [extra.name for extra in extras],
-        }
-        self.state = TrainingState(
-            modules,
-            self.optimizer,
-            self.generator,
-            random,
-            self._nonfinite.n_skipped,
-            self.threads,
-            names,
-        )
+        changing = (random, self._nonfinite.n_skipped, self.threads)
+        self.state = TrainingState(modules, self.optimizer, self.generator, *changing)
         self._restart = self.method.restart(self.epochs)
         if not 0 <= self._restart < self.epochs:
             raise InputError(
@@ -296,12 +280,8 @@ class PartialLabelTrainer:
             self._log_weights(index),
         )
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
-        added = [
-            extra.inputs(
-                batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator
-            )
-            for extra in extras
-        ]
+        seen_views = batch._replace(views=batch.views[: self.method.n_forward_views])
+        added = [extra.inputs(seen_views, self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward(
             [self._forward_views(batch, extras), *(more.views if more else () for more in added)]
         )
@@ -323,12 +303,8 @@ class PartialLabelTrainer:
             step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
-            loss = loss + extra.loss(
-                self.method,
-                replace(step, outputs=all_outputs),
-                more,
-                more_outputs if more else None,
-            )
+            with_all = replace(step, outputs=all_outputs)
+            loss = loss + extra.loss(self.method, with_all, more, more_outputs if more else None)
 
         self._nonfinite.observe(index, [*seen.logits, refined], loss)
         self.optimizer.zero_grad(set_to_none=True)

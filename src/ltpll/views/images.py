@@ -49,9 +49,8 @@ class Recipe:
 VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
-    "crop": Recipe(
-        padded_crop, shift, recolours=False, flips=False
-    ),  # for digits, text and signs, which must not be mirrored
+    # For digits, text and signs, which must not be mirrored.
+    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),
     # Larger crops than the paper's, which are for training from scratch, and true colours, which a
     # pretrained network expects.
     "photo": Recipe(partial(resized_crop, scale=(0.35, 1.0)), resample, recolours=False),
