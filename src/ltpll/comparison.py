@@ -51,7 +51,7 @@ def held_out_scores(
 
     Where shares are left alone, targets weigh which labels share sets if "auto" would do so.
 
-    A training serves both goals, so the score is the mean of the approximated accuracy of
+    A training run serves both goals, so the score is the mean of the approximated accuracy of
     out-of-fold predictions for the goal "accuracy" and of the approximated balanced accuracy of
     those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
     former alone, like the covering rate and the likelihood of the sets, favours plain training
@@ -62,8 +62,8 @@ def held_out_scores(
         rebalancer: That rebalancer.
         x: The features, (rows, features).
         candidates: The candidate sets.
-        callbacks_of: Callbacks of each training.
-        kept: Where the trainings are kept.
+        callbacks_of: Callbacks of each training run.
+        kept: Where the training runs are kept.
 
     Returns:
         The score of "plain" and of "average".

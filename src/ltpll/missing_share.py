@@ -64,8 +64,8 @@ def estimate_missing(
         classifier: The classifier whose settings are used.
         x: The examples.
         candidates: Their candidate sets.
-        callbacks_of: Callbacks of each training.
-        kept: Where the trainings are kept.
+        callbacks_of: Callbacks of each training run.
+        kept: Where the training runs are kept.
 
     Returns:
         The share for sets of each size, from 0 to the number of classes; all zero if hardly any set

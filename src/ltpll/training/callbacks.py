@@ -172,9 +172,9 @@ class Progress(Callback):
 
     By default, it prints lines on standard error.
 
-    One object reports the whole job: give it to every training, and call `plan` first if there are
-    several. Without a plan, every training is a job of its own. Subclasses override `show` to
-    report in another way.
+    One object reports the whole job: give it to every training run, and call `plan` first if there
+    are several. Without a plan, every training run is a job of its own. Subclasses override `show`
+    to report in another way.
 
     Args:
         every_seconds: Print at most one line in this time during the first minute, and in six times

@@ -26,7 +26,7 @@ from ltpll.training.distributed import current_world
 from ltpll.training.job import Part
 
 CallbacksOf = Callable[[int], Sequence[Callback]]
-"""Called with the number of each training, from 0."""
+"""Called with the number of each training run, from 0."""
 Predict = Callable[[Any, Any, Candidates], Tensors]
 """Called with a fitted classifier, inputs and their candidate sets, by the first process."""
 
@@ -114,8 +114,8 @@ def train_fold(
         sets: Their candidate sets.
         fold: The rows to train on and the rows to predict.
         predict: Makes the predictions.
-        number: The number of the training, from 0.
-        callbacks: Callbacks of the training.
+        number: The number of the training run, from 0.
+        callbacks: Callbacks of the training run.
         kept: Where the training is kept.
         scores: The scores of a comparison that the rebalancer "auto" made on all rows.
         rows_of: Selects rows of the examples.

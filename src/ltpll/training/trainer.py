@@ -280,8 +280,8 @@ class PartialLabelTrainer:
             self._log_weights(index),
         )
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
-        seen_views = batch._replace(views=batch.views[: self.method.n_forward_views])
-        added = [extra.inputs(seen_views, self.generator) for extra in extras]
+        of_method = batch._replace(views=batch.views[: self.method.n_forward_views])
+        added = [extra.inputs(of_method, self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward(
             [self._forward_views(batch, extras), *(more.views if more else () for more in added)]
         )
