@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from ltpll.errors import InputError, NotFiniteError
+from ltpll.errors import NotFiniteError
 from ltpll.targets import Targets
 from ltpll.training.checkpoint import trained_parameters
 
@@ -179,18 +179,3 @@ class SkipNonFinite(NonFinitePolicy):
             self.optimizer.found_inf = self._bad  # type: ignore[attr-defined]
         elif self._bad:
             self.optimizer.zero_grad(set_to_none=True)  # such parameters are left alone
-
-
-def nonfinite_policy(
-    on_nan: str,
-    lr: float,
-    modules: Iterable[nn.Module],
-    optimizer: torch.optim.Optimizer,
-    device: torch.device,
-) -> NonFinitePolicy:
-    """Return the policy named "stop" or "skip"."""
-    if on_nan not in ("stop", "skip"):
-        raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
-    if on_nan == "stop":
-        return StopOnNonFinite(lr, device)
-    return SkipNonFinite(modules, optimizer, device)

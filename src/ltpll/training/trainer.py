@@ -44,7 +44,12 @@ from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
 from ltpll.training.inputs import held_inputs
-from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
+from ltpll.training.nonfinite import (
+    NonFinitePolicy,
+    SkipNonFinite,
+    StopOnNonFinite,
+    not_finite_error,
+)
 from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
@@ -188,9 +193,11 @@ class PartialLabelTrainer:
         self.optimizer = self._optimizer(
             modules, momentum, in_range(weight_decay, "weight_decay", 0)
         )
-        self._nonfinite = nonfinite_policy(
-            on_nan, self.lr, modules.values(), self.optimizer, self.device
-        )
+        if on_nan not in ("stop", "skip"):
+            raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
+        self._nonfinite: NonFinitePolicy = StopOnNonFinite(self.lr, self.device)
+        if on_nan == "skip":
+            self._nonfinite = SkipNonFinite(modules.values(), self.optimizer, self.device)
         self.generator = torch.Generator(self.device).manual_seed(self.seed)
         changing = (random, self._nonfinite.n_skipped, self.threads)
         self.state = TrainingState(modules, self.optimizer, self.generator, *changing)
