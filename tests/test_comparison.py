@@ -1,4 +1,5 @@
-"""The comparison on held-out rows: its scores are those of out-of-fold predictions, and it is made only where it is needed."""
+"""The comparison on held-out rows: its scores are those of out-of-fold predictions, and it is made
+only where it is needed."""
 
 import warnings
 

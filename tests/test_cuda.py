@@ -1,4 +1,5 @@
-"""Training on a GPU: the same results as on a CPU, CUDA graphs, precision, and runs that are killed; `make gpu` runs these tests."""
+"""Training on a GPU: the same results as on a CPU, CUDA graphs, precision, and runs that are
+killed; `make gpu` runs these tests."""
 
 import gc
 import signal
@@ -85,7 +86,8 @@ def train(
     ],
 )
 def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer, monkeypatch):
-    """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow one row after the other."""
+    """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow
+    one row after the other."""
     monkeypatch.setattr(
         BatchSampler,
         "_draw_order",
@@ -101,7 +103,8 @@ def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalance
     assert ours["mean_target"] == pytest.approx(theirs["mean_target"], abs=1e-3)
 
 
-# Steps that add in another order differ by rounding, which training makes larger with every step: in double precision it stays small.
+# Steps that add in another order differ by rounding, which training makes larger with every step:
+# in double precision it stays small.
 EXACTLY = {
     "double": True,
     "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)),
@@ -112,7 +115,8 @@ SMALL = {"atol": 1e-7, "rtol": 1e-6}
 
 @pytest.mark.parametrize("engine", ["captured", "compiled"])
 def test_a_replayed_step_trains_like_an_eager_one(engine):
-    """With the same draws: epoch by epoch the same losses and in the end the same targets, mixup's draws inside the step included."""
+    """With the same draws: epoch by epoch the same losses and in the end the same targets, mixup's
+    draws inside the step included."""
     eager, replayed = (
         train(
             "corr", "records", "cuda", extras=[EXTRAS["mixup"]()], engine=each, epochs=6, **EXACTLY
@@ -160,7 +164,8 @@ def test_every_method_can_be_replayed(name):
     [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))],
 )
 def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
-    """Passes beyond the first go through the same low weights; the losses are those of exact steps, as far as that precision goes."""
+    """Passes beyond the first go through the same low weights; the losses are those of exact
+    steps, as far as that precision goes."""
     rebalancer = "none" if method in ("solar", "htc") else "records"
     experiment = Experiment(
         "noise",
@@ -245,12 +250,14 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
     return made, x, uniform_candidates(y, 4, 0.5, seed=0)
 
 
-# In double precision, since rounding that differs from run to run would be as large as the losses after a few epochs.
+# In double precision, since rounding that differs from run to run would be as large as the losses
+# after a few epochs.
 KILLED = {"epochs": 15, "device": "cuda", "double": True}
 
 
 def run_in_a_process(root, *, killed_once=None):
-    """A run of support/interrupted_runs.py in a process of its own, killed as soon as `killed_once` says so."""
+    """A run of support/interrupted_runs.py in a process of its own, killed as soon as
+    `killed_once` says so."""
     code = (
         f"from support.interrupted_runs import images_run; images_run({str(root)!r}, **{KILLED!r})"
     )
@@ -283,7 +290,8 @@ def test_a_run_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path):
     )
 
 
-# What resuming on a GPU promises: sums whose order the device chooses, and nothing else, may differ.
+# What resuming on a GPU promises: sums whose order the device chooses, and nothing else, may
+# differ.
 WITHIN = {"atol": 1e-4, "rtol": 1e-3}
 
 
@@ -302,7 +310,8 @@ WITHIN = {"atol": 1e-4, "rtol": 1e-3}
 def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one(
     tmp_path, method, rebalancer, extras, engine, steps
 ):
-    """Stopped after a recording has replaced the first calls, and taken up by a trainer that has recorded nothing yet."""
+    """Stopped after a recording has replaced the first calls, and taken up by a trainer that has
+    recorded nothing yet."""
     whole, x, candidates = points_trainer(method, rebalancer, extras, engine)
     whole.fit(x, candidates)
     first, *_ = points_trainer(method, rebalancer, extras, engine)
@@ -359,7 +368,8 @@ def far_away(x, row=7):
     ],
 )
 def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, extras):
-    """One batch of every epoch holds a row without finite outputs; were anything of it kept, all would be spoilt."""
+    """One batch of every epoch holds a row without finite outputs; were anything of it kept, all
+    would be spoilt."""
     trained = []
     for engine in ("eager", "captured"):
         one, x, candidates = points_trainer(
@@ -418,7 +428,8 @@ def test_a_model_that_waits_for_the_device_is_told_to_run_eagerly_and_then_train
 
 
 def test_garbage_of_an_earlier_training_does_not_end_a_recording():
-    """Trainers are part of circles, so that their graphs are dropped whenever Python comes around to it."""
+    """Trainers are part of circles, so that their graphs are dropped whenever Python comes around
+    to it."""
 
     class Careless(torch.nn.Module):
         def forward(self, x):
@@ -499,7 +510,8 @@ def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
         )
     for name, ours in results[0].items():
         theirs = results[1][name]
-        # As lengths, since a value that rounding takes across a ReLU's edge changes some gradients by themselves.
+        # As lengths, since a value that rounding takes across a ReLU's edge changes some gradients
+        # by themselves.
         assert float((ours - theirs).float().norm()) <= 5e-3 * float(theirs.float().norm()), name
 
 
@@ -524,7 +536,8 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
 
 
 def test_a_replayed_image_training_is_an_eager_one_with_the_same_draws():
-    """In float32: views, steps and the learning rate of every epoch, with kernels of ours in both."""
+    """In float32: views, steps and the learning rate of every epoch, with kernels of ours in
+    both."""
     experiment = Experiment("noise", imbalance=10, batch_size=64, width=16, epochs=6)
     problem = draw_problem(experiment, noise_images(40, 10, 50))
     losses = []
@@ -583,7 +596,7 @@ def test_a_classifier_on_a_gpu_learns_like_one_on_a_cpu(kind):
     assert scores[1] == pytest.approx(scores[0], abs=0.08)
 
 
-# ---- backbones, and pictures that do not fit ---------------------------------------------------------------------------
+# ---- backbones, and pictures that do not fit -----------------------------------------------------
 
 
 @pytest.mark.parametrize("layers", ["all", "last"])

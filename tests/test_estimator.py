@@ -98,7 +98,7 @@ def test_the_type_of_features_that_float32_holds_does_not_matter():
     )
 
 
-# ---- forms of y ------------------------------------------------------------------------------------------------------
+# ---- forms of y ----------------------------------------------------------------------------------
 
 
 def forms(candidates):
@@ -158,7 +158,7 @@ def test_a_single_label_per_row_is_a_set_of_one():
     assert (plain.transduce().runner_up == names).all()
 
 
-# ---- learning --------------------------------------------------------------------------------------------------------
+# ---- learning ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -193,7 +193,7 @@ def test_the_class_prior_without_a_rebalancer_is_the_mean_target():
 
 
 @pytest.mark.parametrize("rebalancer", ["auto", "anchor", "mean-target", "records"])
-def test_for_balanced_classes_the_estimated_prior_is_subtracted_from_predictions_and_for_accuracy_nothing(
+def test_for_balanced_classes_the_estimated_prior_is_subtracted_from_predictions(
     rebalancer,
 ):
     x, _, candidates = squares()
@@ -259,7 +259,7 @@ def test_a_feature_of_another_size_is_standardised_and_one_that_never_changes_is
     assert quick(epochs=10).fit(scaled, candidates).score(scaled, y) > 0.9
 
 
-# ---- images ----------------------------------------------------------------------------------------------------------
+# ---- images --------------------------------------------------------------------------------------
 
 
 def digit_images():
@@ -306,7 +306,7 @@ def test_images_without_one_or_three_channels_are_refused():
     )
 
 
-# ---- models ----------------------------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------------
 
 
 def test_a_custom_network_is_copied_and_a_function_builds_one():
@@ -379,7 +379,7 @@ def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
     assert PartialLabelClassifier(epochs=3, batch_size=7).schedule(n) == (3, 7)
 
 
-# ---- parts as objects ------------------------------------------------------------------------------------------------
+# ---- parts as objects ----------------------------------------------------------------------------
 
 
 def test_a_part_is_given_by_name_or_as_an_object():
@@ -523,7 +523,7 @@ class Halved(PRODEN):
         return super().loss(outputs, targets, candidates) / 2
 
 
-# ---- scikit-learn conventions ----------------------------------------------------------------------------------------
+# ---- scikit-learn conventions --------------------------------------------------------------------
 
 
 def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():

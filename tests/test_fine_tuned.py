@@ -1,4 +1,5 @@
-"""A classifier with a pretrained backbone: it learns, is saved, exported and pickled with it, and streams pictures from disk."""
+"""A classifier with a pretrained backbone: it learns, is saved, exported and pickled with it, and
+streams pictures from disk."""
 
 import json
 import pickle
@@ -124,7 +125,7 @@ def test_options_of_fine_tuning_are_parameters_of_the_classifier_and_clones_shar
     assert copy.model.backbone is classifier.model.backbone
 
 
-# ---- saving ----------------------------------------------------------------------------------------------------------
+# ---- saving --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bare", [False, True])
@@ -175,7 +176,7 @@ def test_a_saved_backbone_that_was_changed_is_refused(tmp_path, saveable, change
     assert words in refusal(lambda: PartialLabelClassifier.load(tmp_path / "c", device="cpu"))
 
 
-# ---- exporting -------------------------------------------------------------------------------------------------------
+# ---- exporting -----------------------------------------------------------------------------------
 
 
 def run_onnx(path, x):
@@ -231,7 +232,7 @@ def test_a_backbone_that_does_not_go_with_the_classifier_is_not_exported(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-# ---- photographs without a backbone ----------------------------------------------------------------------------------
+# ---- photographs without a backbone --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("side", "policy", "kernel"), [(64, "flip-crop", 3), (65, "photo", 7)])

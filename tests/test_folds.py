@@ -1,4 +1,5 @@
-"""Folds for candidate sets: rare classes stay in every training part, groups stay together, and scikit-learn can use the splitter."""
+"""Folds for candidate sets: rare classes stay in every training part, groups stay together, and
+scikit-learn can use the splitter."""
 
 import numpy as np
 import pandas as pd
@@ -77,7 +78,8 @@ def test_every_row_is_tested_once_and_folds_are_not_empty(sets, n_splits, seed):
 
 
 def test_a_class_of_two_rows_is_kept_whichever_classes_it_shares_them_with():
-    # Each class has two rows, and neighbouring classes share one: the rows are a ring whose neighbours need different folds.
+    # Each class has two rows, and neighbouring classes share one: the rows are a ring whose
+    # neighbours need different folds.
     ring = [{i, (i + 1) % 8} for i in range(8)]
     for seed in range(20):
         assert lost(ring, list(CandidateKFold(3, random_state=seed).split(None, ring))) == 0

@@ -1,4 +1,5 @@
-"""The pictures in docs/architecture.md, as a test: imports point one way, and never from ltpll to ltpll_research."""
+"""The pictures in docs/architecture.md, as a test: imports point one way, and never from ltpll to
+ltpll_research."""
 
 import ast
 import re

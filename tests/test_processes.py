@@ -83,7 +83,8 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path):
         "import pathlib, test_processes\n"
         "from ltpll import processes\n"
         "processes.PRELOADED.clear()  # which takes seconds, and the call needs none of it\n"
-        f"processes.in_processes(test_processes.note_and_wait, [(pathlib.Path({str(path)!r}),)], 1)\n"
+        "processes.in_processes(\n"
+        f"    test_processes.note_and_wait, [(pathlib.Path({str(path)!r}),)], 1)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     deadline = time.monotonic() + 60

@@ -1,4 +1,5 @@
-"""Runs that are killed, told to end, or out of room: the same call again ends as if nothing had happened, bit for bit."""
+"""Runs that are killed, told to end, or out of room: the same call again ends as if nothing had
+happened, bit for bit."""
 
 import os
 import random
@@ -26,7 +27,8 @@ def forks():
 
 @pytest.fixture
 def child(forks, tmp_path):
-    """Call a function of support/interrupted_runs.py in a child; returns its exit status and everything that it printed."""
+    """Call a function of support/interrupted_runs.py in a child; returns its exit status and
+    everything that it printed."""
     return lambda function, *arguments, **options: forks.call(
         f"interrupted_runs.{function}",
         *map(str_of_path, arguments),
@@ -54,7 +56,7 @@ def sentences(said):
     return found
 
 
-# ---- kill -9 ---------------------------------------------------------------------------------------------------------
+# ---- kill -9 -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,8 @@ def points(forks, tmp_path_factory):
 def test_a_run_killed_before_any_of_its_disk_operations_ends_like_an_undisturbed_one(
     child, points, tmp_path
 ):
-    """Between every two things that happen on the disk, and with the file that was being written cut in half."""
+    """Between every two things that happen on the disk, and with the file that was being written
+    cut in half."""
     whole, moments = points
     assert moments > 15
     epochs = []
@@ -113,12 +116,15 @@ def test_a_run_killed_while_it_is_forgotten_starts_anew_or_goes_on(child, points
 
 
 def kill_at_random_moments(forks, folder, kills, seed):
-    """Small runs, each killed again and again until it is done; gives how often, and how many runs there were."""
+    """Small runs, each killed again and again until it is done; gives how often, and how many runs
+    there were."""
     rng = random.Random(seed)
     whole = folder / "whole"
     finished(forks.call("interrupted_runs.images_run", str(whole), log=folder / "log"))
     expected, done, runs = outcome(whole), 0, 0
-    takes = 1.0  # seconds, about as long as a run: later after every kill, and as long as the last that was faster
+    # Seconds, about as long as a run: later after every kill, and as long as the last that was
+    # faster.
+    takes = 1.0
     while done < kills:
         runs += 1
         root = folder / f"run {runs}"
@@ -157,7 +163,7 @@ def test_runs_killed_at_a_hundred_random_moments_end_like_undisturbed_ones(forks
     assert done == 20
 
 
-# ---- SIGTERM and interrupts ------------------------------------------------------------------------------------------
+# ---- SIGTERM and interrupts ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +174,12 @@ def images(tmp_path_factory):
 
 
 def train(images, out):
-    """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three steps."""
-    options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
+    """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three
+    steps."""
+    options = (
+        "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu "
+        "--epochs 2 --measure-every 1"
+    )
     return (
         "research_command",
         "benchmark",
@@ -246,7 +256,7 @@ def outcomes(root):
     return {path.name: outcome(path) for path in root.iterdir() if path.is_dir()}
 
 
-def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_table_of_an_undisturbed_one(
+def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_of_an_undisturbed_one(
     child, tmp_path
 ):
     write_image_set(coloured_images(10, 50, 1, side=8), tmp_path / "data")
@@ -305,7 +315,7 @@ def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_th
     assert outcomes(ended) == outcomes(whole)
 
 
-# ---- damage and numbers that are not finite --------------------------------------------------------------------------
+# ---- damage and numbers that are not finite ------------------------------------------------------
 
 
 def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_gets_to_the_same_end(
@@ -335,8 +345,8 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
     assert "not finite in epoch 1, step 2, for rows" in sentence
     (sentence,) = sentences(finished(child(*explodes, "--set", "run.on_nan=skip"), status=2))
     assert (
-        "predictions of test examples are not finite in epoch 1: lower the learning rate (now 1e+30)"
-        in sentence
+        "predictions of test examples are not finite in epoch 1: "
+        "lower the learning rate (now 1e+30)" in sentence
     )
     (sentence,) = sentences(finished(child(*arguments, "--set", "run.on_nan=ignore"), status=2))
     assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
@@ -347,7 +357,7 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
     )  # of the last epoch, of the best one by either prediction rule, and of the whole
 
 
-# ---- no room, no permission ------------------------------------------------------------------------------------------
+# ---- no room, no permission ----------------------------------------------------------------------
 
 
 def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_and_goes_on_later(

@@ -1,4 +1,4 @@
-"""Comparison: which of two ways to train predicts held-out rows better, judged by their candidate sets alone."""
+"""Comparison: which of two ways to train predicts held-out rows better, by their sets alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ltpll.evaluation.scorers import (
     approximated_accuracy_score,
     approximated_balanced_accuracy_score,
 )
-from ltpll.folds import fold_splits
+from ltpll.folds import enough_to_estimate, estimate_splits
 from ltpll.interfaces import Goal, Rebalancer
 from ltpll.priors.joining import can_weigh
 from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
@@ -23,25 +23,20 @@ from ltpll.training.distributed import current_world
 from ltpll.training.fold_training import CallbacksOf, KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part
 
-FOLDS = 3
-FEWEST_ROWS = 60  # with fewer, the scores are mostly noise
 MOST_PROBABILITIES = 2**26  # of all rows and classes, which are held in memory
 WAYS = (PLAIN, AVERAGE)
 
 
 def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeGuard[Auto]:
-    """Whether "auto" cannot decide by the sets, and a comparison on held-out rows is affordable: for tables, not for images."""
-    n = len(candidates)
-    affordable = x.ndim == 2 and n >= FEWEST_ROWS and n * candidates.n_classes <= MOST_PROBABILITIES
-    affordable = affordable and (
-        candidates.groups is None or len(candidates.groups.unique()) >= FOLDS
-    )
+    """Whether "auto" cannot decide by the sets, and a comparison is affordable: for tables only."""
+    affordable = x.ndim == 2 and len(candidates) * candidates.n_classes <= MOST_PROBABILITIES
+    affordable = affordable and enough_to_estimate(candidates)
     return isinstance(rebalancer, Auto) and affordable and rebalancer.is_undecided(candidates)
 
 
 def comparison_parts(classifier: Any, candidates: Candidates) -> list[Part]:
-    """The trainings of a comparison, as parts of a job."""
-    return fold_parts("comparison", classifier, fold_splits(candidates, FOLDS, seed=0) * len(WAYS))
+    """The training runs of a comparison, as parts of a job."""
+    return fold_parts("comparison", classifier, estimate_splits(candidates) * len(WAYS))
 
 
 def held_out_scores(
@@ -56,17 +51,19 @@ def held_out_scores(
 
     Where shares are left alone, targets weigh which labels share sets if "auto" would do so.
 
-    A training serves both goals, so the score is the mean of the approximated accuracy of out-of-fold predictions for the goal "accuracy"
-    and of the approximated balanced accuracy of those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
-    former alone, like the covering rate and the likelihood of the sets, favours plain training (docs/beyond.md).
+    A training run serves both goals, so the score is the mean of the approximated accuracy of
+    out-of-fold predictions for the goal "accuracy" and of the approximated balanced accuracy of
+    those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
+    former alone, like the covering rate and the likelihood of the sets, favours plain training
+    (docs/beyond.md).
 
     Args:
         classifier: A classifier with the rebalancer "auto"; its other settings are used.
         rebalancer: That rebalancer.
         x: The features, (rows, features).
         candidates: The candidate sets.
-        callbacks_of: Callbacks of each training.
-        kept: Where the trainings are kept.
+        callbacks_of: Callbacks of each training run.
+        kept: Where the training runs are kept.
 
     Returns:
         The score of "plain" and of "average".
@@ -75,21 +72,23 @@ def held_out_scores(
     weighs = can_weigh(candidates) and rejects_independence(rebalancer.estimate(candidates))
     plain: Rebalancer = SetEvidence() if weighs else MeanTarget()
     ways: dict[str, Rebalancer] = dict(zip(WAYS, (plain, average), strict=True))
-    options = {
-        name: values for name, values in (classifier.options or {}).items() if name != "auto"
-    } or None
-    splits, world, scores = fold_splits(candidates, FOLDS, seed=0), current_world(), {}
+    options = dict(classifier.options or {})
+    options.pop("auto", None)
+    splits, world, scores = estimate_splits(candidates), current_world(), {}
+    shape = len(candidates), candidates.n_classes
+    how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept}
     for k, (way, instead) in enumerate(ways.items()):
-        shape = len(candidates), candidates.n_classes
-        probabilities = {goal: np.empty(shape, dtype=np.float32) for goal in get_args(Goal)}
-        other = clone(classifier).set_params(rebalancer=instead, options=options)
-        how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept, "first": k * len(splits)}
-        for rows, found in train_folds(other, x, candidates, splits, _for_both_goals, **how):
-            for goal, values in found.items():
-                probabilities[goal][rows] = values.numpy()
+        found = {goal: np.empty(shape, dtype=np.float32) for goal in get_args(Goal)}
+        other = clone(classifier).set_params(rebalancer=instead, options=options or None)
+        trained = train_folds(
+            other, x, candidates, splits, _for_both_goals, first=k * len(splits), **how
+        )
+        for rows, probabilities in trained:
+            for goal, values in probabilities.items():
+                found[goal][rows] = values.numpy()
         if world.first:
-            accuracy = approximated_accuracy_score(candidates, probabilities["accuracy"])
-            balanced = approximated_balanced_accuracy_score(candidates, probabilities["balanced"])
+            accuracy = approximated_accuracy_score(candidates, found["accuracy"])
+            balanced = approximated_balanced_accuracy_score(candidates, found["balanced"])
             scores[way] = (accuracy + balanced) / 2
     agreed: dict[str, float] = world.agreed(scores)
     return agreed

@@ -36,7 +36,8 @@ from ltpll.network.forward import ForwardPass
 from ltpll.network.predictor import Predictor
 from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
-from ltpll.registry import Configurable, Registry
+from ltpll.registry import Configurable
+from ltpll.rng import seeded_layers
 from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import Callback, OnEpoch
 from ltpll.training.checkpoint import (
@@ -51,36 +52,23 @@ from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, shared_te
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
-PHOTO_SIDE = (
-    64  # pixels above which a picture counts as a photograph, with views and a stem that suit it
-)
+# Pixels above which a picture counts as a photograph, with views and a stem that suit it.
+PHOTO_SIDE = 64
 CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at most
 CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
-STATISTICS_VALUES = (
-    2**30
-)  # of which the mean and deviation of pictures are computed; of more, a sample is taken
-IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
-# The longest step for features, the learning rate times the norm of the gradient. Without a limit, small batches diverge,
-# and any batch where columns share a strong common factor.
+# The values of which the mean and deviation of pictures are computed; of more, a sample is taken.
+STATISTICS_VALUES = 2**30
+# Share of the epochs: convolutional networks take longer than others to tell rare classes apart.
+IMAGE_WARMUP = 0.5
+# The longest step for features, the learning rate times the norm of the gradient. Without a limit,
+# small batches diverge, and any batch where columns share a strong common factor.
 MAX_STEP = 0.1
 IMAGE_MODELS = ("small-cnn", "resnet18")
-MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
-NUMBERS = [
-    np.float64,
-    np.float32,
-    np.float16,
-    np.int64,
-    np.int32,
-    np.int16,
-    np.int8,
-    np.uint8,
-    np.bool_,
-]  # others become the first
-REGISTRIES: Mapping[str, Registry[Any]] = {
-    "method": METHODS,
-    "rebalancer": REBALANCERS,
-    "extras": EXTRAS,
-}
+# Beyond which the learning rate for tables falls; a small table of 1,280 features diverged without.
+MANY_FEATURES = 128
+# Types of features that are kept; others become the first.
+NUMBERS = [np.dtype(kind) for kind in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u1", "?")]
+REGISTRIES: Mapping[str, Any] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
 
 
 class Defaults(NamedTuple):
@@ -93,7 +81,8 @@ class Defaults(NamedTuple):
 
 
 FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(32, 512), epochs=(10, 500))
-# A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone towards zero, not towards where it started.
+# A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone
+# towards zero, not towards where it started.
 FINE_TUNING = Defaults(lr=0.02, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
 
 
@@ -113,43 +102,54 @@ class Fitting(NamedTuple):
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier for examples that each have a set of candidate labels, exactly one of which is true.
+    """A classifier for examples with sets of candidate labels, exactly one of which is true.
 
     Args:
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
-        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
-            chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
-            training runs; "set-evidence" and "mean-target" avoid that.
+        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by
+            the candidate sets and says what it chose (`choice_`). Where the sets of a table leave
+            it open, it first compares two ways by cross-validation, which takes six training runs;
+            "set-evidence" and "mean-target" avoid that.
         extras: Extras such as `Mixup()`, or their names.
-        options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
-        model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
-            last linear layer is `.head`, or a function that builds one from the shape of an example and the number of classes. `FineTune`,
-            or a `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
-        views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or a source of views such as `Views`.
-            "auto" is "photo" for backbones and for pictures of more than 64 pixels, and "flip-crop" for others.
-        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500, or 5 and 30 for a backbone.
+        options: Options of parts that are given by name, for example `{"corr": {"form":
+            "original"}}`.
+        model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a
+            name in `ltpll.MODELS`, a network whose last linear layer is `.head`, or a function that
+            builds one from the shape of an example and the number of classes. `FineTune`, or a
+            `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
+        views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or
+            a source of views such as `Views`. "auto" is "photo" for backbones and for pictures of
+            more than 64 pixels, and "flip-crop" for others.
+        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and
+            500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
-        batch_size: The batch size, or "auto": chosen by the number of rows, from 32 to 512, or from 16 to 64
-            for a backbone.
-        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features and for SoLar, and 0.02 for a fine-tuned
-            backbone.
+        batch_size: The batch size, or "auto": chosen by the number of rows, from 32 to 512, or from
+            16 to 64 for a backbone.
+        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features
+            and for SoLar, and 0.02 for a fine-tuned backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
-        truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
-            estimates the share by cross-validation (three more training runs) and is "never" if it
-            finds next to none. Labels of training examples can then lie outside their sets. A list
-            gives the share for each size of a set, from 0 to the number of classes.
-        goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
-            corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
+        truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets
+            that do, such as 0.1; or "auto", which estimates the share by cross-validation (three
+            more training runs) and is "never" if it finds next to none. Labels of training examples
+            can then lie outside their sets. A list gives the share for each size of a set, from 0
+            to the number of classes.
+        goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced"
+            (every class counts the same), which corrects for the class prior. It does not affect
+            training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
         device: "cpu", "cuda" or "auto".
-        precision: "float32" or "bfloat16", for the passes through the network; "auto" is "bfloat16" for a backbone on CUDA.
-        on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops the batch.
-        threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all are faster and obeys OMP_NUM_THREADS.
+        precision: "float32" or "bfloat16", for the passes through the network; "auto" is "bfloat16"
+            for a backbone on CUDA.
+        on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops
+            the batch.
+        threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all
+            are faster and obeys OMP_NUM_THREADS.
         on_epoch: A function that is called with the record of each finished epoch.
 
     Attributes:
         classes_: The class labels, (n_classes,).
-        class_prior_: The estimated share of each class, (n_classes,): the estimate of the rebalancer or method, or else the mean target.
+        class_prior_: The estimated share of each class, (n_classes,): the estimate of the
+            rebalancer or method, or else the mean target.
         choice_: What the rebalancer "auto" chose and why, in one sentence; empty for others.
         model_: The trained network.
         history_: The records of all epochs.
@@ -157,9 +157,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         n_features_in_: The number of features, or of channels for images.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
         input_shape_: The shape of one example.
-        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll train` has calibrated them.
+        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll
+            train` has calibrated them.
         truth_missing_: The share of candidate sets that was assumed to lack the true label.
-        transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
+        transduced_: The labels of the training examples as class numbers; `transduce` returns them
+            as labels.
         device_: The device that the classifier was trained on.
 
     Examples:
@@ -216,25 +218,24 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.threads = threads
         self.on_epoch = on_epoch
 
-    # ---- parameters -----------------------------------------------------------------------------------------------
+    # ---- parameters ------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of this classifier.
 
         Args:
-            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`, `extras__mixup__alpha`.
+            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`,
+                `extras__mixup__alpha`.
         """
         params = dict(super().get_params(deep))
         for extra in self.extras if deep and isinstance(self.extras, Sequence) else ():
             if isinstance(extra, Extra):
-                params |= {
-                    f"extras__{extra.name}__{name}": value
-                    for name, value in extra.get_params().items()
-                }
+                for name, value in extra.get_params().items():
+                    params[f"extras__{extra.name}__{name}"] = value
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of this classifier and, as `rebalancer__momentum` or `extras__mixup__alpha`, options of its parts.
+        """Set parameters and, as `rebalancer__momentum` and `extras__mixup__alpha`, part options.
 
         A part given by name is replaced by an object with its `options` and the new ones.
         """
@@ -248,18 +249,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             if kind != "extras":
                 setattr(self, kind, self._configured(kind, getattr(self, kind), options))
                 continue
-            if name not in [
-                extra if isinstance(extra, str) else extra.name for extra in self.extras
-            ]:
+            extras, names = (
+                list(self.extras),
+                [getattr(extra, "name", extra) for extra in self.extras],
+            )
+            if name not in names:
                 raise InputError(
                     f"There is no extra {name!r} here to set {next(iter(options))!r} of."
                 )
-            self.extras = [
-                self._configured(kind, extra, options)
-                if name in (extra, getattr(extra, "name", ""))
-                else extra
-                for extra in self.extras
-            ]
+            place = names.index(name)
+            extras[place] = self._configured(kind, extras[place], options)
+            self.extras = extras
         return self
 
     def _configured(self, kind: str, part: Any, options: dict[str, Any]) -> Any:
@@ -270,16 +270,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.options = by_name or None
         return made
 
-    # ---- fitting --------------------------------------------------------------------------------------------------
+    # ---- fitting ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, groups: Any = None, **unsupported: Any) -> Self:
         """Train on examples and their candidate sets.
 
         Args:
-            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or last, or any numbers).
-            y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or a single label per row.
-            groups: The picture, scene or recording that each row belongs to, if rows of one share their candidate set; the rebalancer
-                "auto" uses it. Without it, "auto" looks for such groups among neighbouring rows.
+            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or
+                last, or any numbers).
+            y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`,
+                `Candidates`, or a single label per row.
+            groups: The picture, scene or recording that each row belongs to, if rows of one share
+                their candidate set; the rebalancer "auto" uses it. Without it, "auto" looks for
+                such groups among neighbouring rows.
 
         Returns:
             The fitted classifier.
@@ -290,14 +293,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if unsupported:
             name = next(iter(unsupported))
             raise InputError(
-                f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out."
+                f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} "
+                "out."
             )
         fitting = self.begin(X, y, groups)
         self.decide(fitting.trainer, fitting.x.numpy(), fitting.candidates)
         return self.train(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
 
     def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
-        """Prepare the training that `fit` would run, for callers that call `decide` and `train` themselves.
+        """Prepare the training that `fit` would run, for callers of `decide` and `train`.
 
         Under `torchrun`, all processes call this with the same data and train together.
         """
@@ -305,7 +309,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         x = self.checked_inputs(X, reset=True)
         if y is None:
             raise InputError(
-                "This classifier requires y to be passed, but the target y is None: give the candidate sets."
+                "This classifier requires y to be passed, but the target y is None: "
+                "give the candidate sets."
             )
         labels = read_labels(y)
         self.classes_ = labels.classes
@@ -319,14 +324,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidates: Candidates,
         found: Callable[[str, Callable[..., Any]], Any] = lambda name, estimate: estimate(),
     ) -> dict[str, float] | None:
-        """Set what cross-validation decides before a training: the missing share, and the way that "auto" trains.
+        """Set the missing share and the way that "auto" trains, by cross-validation.
 
         Args:
             trainer: The trainer that `begin` returned.
             x: The examples.
             candidates: Their candidate sets.
-            found: Called with "missing" or "comparison" and a function that estimates it, which takes the callbacks of each training
-                run and where these are kept; returns the estimate, or one that was stored.
+            found: Called with "missing" or "comparison" and a function that estimates it, which
+                takes the callbacks of each training run and where these are kept; returns the
+                estimate, or one that was stored.
 
         Returns:
             The scores of the comparison, if there was one.
@@ -336,18 +342,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         # The comparison assumes that sets hold the true label.
         if np.any(trainer.truth_missing) or not can_compare(trainer.rebalancer, x, candidates):
             return None
-        scores = found(
-            "comparison", partial(held_out_scores, self, trainer.rebalancer, x, candidates)
-        )
-        trainer.rebalancer.scores = scores
+        compare = partial(held_out_scores, self, trainer.rebalancer, x, candidates)
+        trainer.rebalancer.scores = scores = found("comparison", compare)
         return dict(scores)
 
     def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
-        seed = seed_of(self.random_state)
-        n = len(x)
+        seed, n, is_table = seed_of(self.random_state), len(x), x.ndim == 2
         epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
-        device = chosen_device(self.device)
+        device, defaults = chosen_device(self.device), self._defaults
         model = self._model(self.input_shape_, candidates.n_classes, seed, n)
         views = self._views(x, device)
         if isinstance(views, ImageViews) and views.channels_last:
@@ -357,29 +360,32 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             model.to(device).calibrate(views.plain(x[rows].to(device)).float())
         context = {"warmup": IMAGE_WARMUP} if x.ndim == 4 else {}
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options, **context)
+        lr, weight_decay, chunk = self.lr, self.weight_decay, rows_per_chunk(x)
+        if lr == "auto":
+            # Gradients grow with the squared length of an example, and so with its features.
+            falls = min(1.0, MANY_FEATURES / x.shape[1]) if is_table else 1.0
+            lr = defaults.lr * falls * parts.method.lr_factor
+        if weight_decay == "auto":
+            weight_decay = defaults.weight_decay
+        if not is_table:
+            chunk = min(CHUNK_ROWS, rows_per_chunk(x[:, 0], CHUNK_PIXELS))
+        # `decide` replaces "auto".
+        shares: Any = 0.0 if isinstance(self.truth_missing, str) else self.truth_missing
         return PartialLabelTrainer(
             model,
             *parts,
             views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=self._lr(self.input_shape_) * parts.method.lr_factor
-            if self.lr == "auto"
-            else self.lr,  # type: ignore[arg-type]
-            weight_decay=self._defaults.weight_decay
-            if self.weight_decay == "auto"
-            else self.weight_decay,  # type: ignore[arg-type]
-            truth_missing=0.0
-            if isinstance(self.truth_missing, str)
-            else self.truth_missing,  # `fit` resolves "auto"
-            max_step=MAX_STEP if x.ndim == 2 else None,
+            lr=lr,  # type: ignore[arg-type]
+            weight_decay=weight_decay,  # type: ignore[arg-type]
+            truth_missing=shares,
+            max_step=MAX_STEP if is_table else None,
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,
             precision=self._precision(device),  # type: ignore[arg-type]
-            chunk=rows_per_chunk(x)
-            if x.ndim == 2
-            else min(CHUNK_ROWS, rows_per_chunk(x[:, 0], CHUNK_PIXELS)),
+            chunk=chunk,
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
         )
@@ -387,16 +393,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def schedule(self, n: int) -> Schedule:
         """The number of epochs and the batch size that `fit` uses for n rows."""
         (smallest, largest), (fewest, most) = self._defaults.batch_size, self._defaults.epochs
-        # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
-        chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), smallest), largest)
-        batch_size = (
-            chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
-        )
-        epochs = (
-            min(max(math.ceil(self.steps * batch_size / n), fewest), most)
-            if self.epochs == "auto"
-            else self.epochs
-        )
+        # About 32 steps per epoch for small tables; larger batches, which keep the processor busy,
+        # for large ones.
+        batch_size, epochs = self.batch_size, self.epochs
+        if batch_size == "auto":
+            batch_size = min(max(2 ** round(math.log2(max(n / 32, 1))), smallest), largest)
+        batch_size = whole_number(batch_size, 1, "batch_size")
+        if epochs == "auto":
+            epochs = min(max(math.ceil(self.steps * batch_size / n), fewest), most)
         return Schedule(whole_number(epochs, 1, "epochs"), batch_size)
 
     @property
@@ -410,10 +414,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _defaults(self) -> Defaults:
         return FROM_SCRATCH if self._fine_tune is None else FINE_TUNING
 
-    def _lr(self, shape: tuple[int, ...]) -> float:
-        """The learning rate that "auto" stands for: gradients grow with the squared length of an example, and so with its features."""
-        return self._defaults.lr * (min(1.0, MANY_FEATURES / shape[0]) if len(shape) == 1 else 1.0)
-
     def _precision(self, device: torch.device) -> str:
         if self.precision != "auto":
             return self.precision
@@ -423,31 +423,25 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self, shape: tuple[int, ...], n_classes: int, seed: int, n_rows: int | None = None
     ) -> nn.Module:
         if (fine_tune := self._fine_tune) is not None:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(
-                    seed
-                )  # unlike torch.manual_seed, this does not touch GPUs
+            with seeded_layers(seed):
                 return fine_tune(shape, n_classes, n_rows)
         if isinstance(self.model, nn.Module):
             return deepcopy(self.model)
         if not isinstance(self.model, str):
             return self.model(shape, n_classes)
-        name = self.model
-        if name == "auto":
-            name = (
-                "mlp"
-                if len(shape) == 1
-                else "small-cnn"
-                if shape[1] * shape[2] <= SMALL_IMAGE
-                else "resnet18"
-            )
+        name, pixels = self.model, math.prod(shape[1:])
+        if name == "auto" and len(shape) == 1:
+            name = "mlp"
+        elif name == "auto":
+            name = "small-cnn" if pixels <= SMALL_IMAGE else "resnet18"
+        if name == "mlp":
+            return build_model(name, seed, n_classes=n_classes, n_inputs=math.prod(shape))
         if name in IMAGE_MODELS and len(shape) == 1:
             raise InputError(
-                f"The model {name!r} is for images, but each example has {counted(shape[0], 'feature')}: choose 'mlp' or 'auto'."
+                f"The model {name!r} is for images, but each example has "
+                f"{counted(shape[0], 'feature')}: choose 'mlp' or 'auto'."
             )
-        inputs: dict[str, Any] = (
-            {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
-        )
+        inputs: dict[str, Any] = {"n_channels": shape[0]}
         if name == "resnet18" and max(shape[1:]) > PHOTO_SIDE:
             inputs["stem"] = "strided"
         return build_model(name, seed, n_classes=n_classes, **inputs)
@@ -458,27 +452,31 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         fine_tune = self._fine_tune
         if fine_tune is not None and x.dtype != torch.uint8:
             raise InputError(
-                "A backbone takes 8-bit pictures, with values from 0 to 255: convert the pictures to uint8."
+                "A backbone takes 8-bit pictures, with values from 0 to 255: "
+                "convert the pictures to uint8."
             )
         if x.dtype != torch.uint8:
             if self.views != "auto":
                 raise InputError(
-                    f"The view policy {self.views!r} is for 8-bit images: choose 'auto' for other data."
+                    f"The view policy {self.views!r} is for 8-bit images: "
+                    "choose 'auto' for other data."
                 )
             return FeatureViews.of(x)
         photo = fine_tune is not None or max(x.shape[2:]) > PHOTO_SIDE
         policy = ("photo" if photo else "flip-crop") if self.views == "auto" else self.views
-        if fine_tune is not None:
-            mean, std = fine_tune.backbone.preprocessing.mean, fine_tune.backbone.preprocessing.std
-        else:
+        if fine_tune is None:
             mean, std = _channel_statistics(x)
+        else:
+            mean, std = fine_tune.backbone.preprocessing.mean, fine_tune.backbone.preprocessing.std
         low = device.type == "cuda" and self._precision(device) == "bfloat16"
-        return ImageViews(
-            policy, mean, std, torch.bfloat16 if low else torch.float32, self._channels_last(device)
-        )
+        dtype = torch.bfloat16 if low else torch.float32
+        return ImageViews(policy, mean, std, dtype, self._channels_last(device))
 
     def _channels_last(self, device: torch.device) -> bool:
-        """Whether pictures have the channels-last memory format; on a CPU, EfficientNet-Lite0 trains 1.3 to 1.7 times as fast with it."""
+        """Whether pictures have the channels-last memory format.
+
+        On a CPU, EfficientNet-Lite0 trains 1.3 to 1.7 times as fast with it.
+        """
         return device.type == "cuda" or self._fine_tune is not None
 
     def train(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
@@ -486,32 +484,25 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         trainer = fitting.trainer.fit(fitting.x, fitting.candidates, callbacks)
         self.model_ = trainer.model
         self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
-        self.history_ = trainer.history
-        self.n_iter_ = trainer.epoch
+        self.history_, self.n_iter_ = trainer.history, trainer.epoch
         self.device_ = str(trainer.device)
         # An eager one: the trainer's own network may be a CUDA graph.
         forward_pass = ForwardPass(trainer.model, trainer.device, self._precision(trainer.device))
+        extras = _predicting(trainer.extras)
         self._predictor = Predictor(
-            forward_pass,
-            trainer.method,
-            trainer.rebalancer,
-            trainer.views,
-            _predicting(trainer.extras),
+            forward_pass, trainer.method, trainer.rebalancer, trainer.views, extras
         )
         prior = self._predictor.estimated_prior()
-        self.class_prior_ = (
-            (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
-        )
+        prior = trainer.targets.mean() if prior is None else prior
+        self.class_prior_ = prior.cpu().numpy().astype(np.float64)
         self.transduced_ = transduce(trainer.final_targets(), trainer.sets)
         shares = trainer.truth_missing
-        self.truth_missing_ = (
-            float(shares)
-            if isinstance(shares, int | float)
-            else overall_share(shares, trainer.candidates)
-        )
+        if not isinstance(shares, int | float):
+            shares = overall_share(shares, trainer.candidates)
+        self.truth_missing_ = float(shares)
         return self
 
-    # ---- predicting -----------------------------------------------------------------------------------------------
+    # ---- predicting ------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Class probabilities for the goal: debiased if it is "balanced".
@@ -525,20 +516,21 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return torch.softmax(self._logits(X) / self.temperature_, dim=1).cpu().numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
-        """Logits for the goal, (rows, classes); for two classes, the difference of the second and the first, (rows,)."""
+        """Logits for the goal, (rows, classes); for two classes, their difference, (rows,)."""
         logits = self._logits(X).cpu().numpy()
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class label of each row, (rows,), for the goal."""
         check_is_fitted(self)
-        predicted: npt.NDArray[Any] = self.classes_[
-            self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)
-        ]
+        numbers = self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)
+        predicted: npt.NDArray[Any] = self.classes_[numbers]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if `y` has a single label per row, or else the covering rate: the share of predictions that are candidates.
+        """Accuracy if `y` has a single label per row, or else the covering rate.
+
+        The covering rate is the share of predictions that are candidates.
 
         Args:
             X: Inputs of the kind that the classifier was fitted to.
@@ -546,11 +538,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             sample_weight: Weights of the rows; with them, `y` must have a single label per row.
         """
         check_is_fitted(self)
-        if (
-            sample_weight is None
-            and not read_labels(y, tuple(self.classes_.tolist()), more=True).certain
-        ):
-            return covering_rate(self, X, y)
+        if sample_weight is None:
+            labels = read_labels(y, tuple(self.classes_.tolist()), more=True)
+            if not labels.certain:
+                return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
 
     def transduce(self) -> Transduced:
@@ -572,12 +563,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _goal(self) -> Goal:
         if self.goal not in get_args(Goal):
             raise InputError(
-                f"The goal is {shown(self.goal)}: choose 'balanced' (every class counts the same) or 'accuracy' (every example)."
+                f"The goal is {shown(self.goal)}: choose 'balanced' (every class counts the same) "
+                "or 'accuracy' (every example)."
             )
         return cast(Goal, self.goal)
 
     def checked_inputs(self, X: Any, *, reset: bool) -> Tensor:
-        """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
+        """Features unchanged, images with channels first; `reset` stores their number and names."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         elif is_arrow(X) and is_frame(X):
@@ -585,59 +577,52 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
-            # Of bytes, which are always finite, some rows suffice: the pictures may be a file that does not fit into memory.
+            # Of bytes, which are always finite, some rows suffice: the pictures may be a file that
+            # does not fit into memory.
             whole = not isinstance(X, np.ndarray) or X.dtype != np.uint8
-            checked = check_array(
-                X if whole else X[:least],
-                dtype=[np.float32, np.uint8],
-                allow_nd=True,
-                ensure_min_samples=least,
-                estimator=self,
-                input_name="X",
-            )
+            how: dict[str, Any] = {"dtype": [np.float32, np.uint8], "allow_nd": True}
+            how |= {"ensure_min_samples": least, "estimator": self, "input_name": "X"}
+            checked = check_array(X if whole else X[:least], **how)
             images = channels_first(checked if whole else X)
-            validate_data(
-                self, images.numpy(), reset=reset, skip_check_array=True
-            )  # the channels count as features
+            # The channels count as features.
+            validate_data(self, images.numpy(), reset=reset, skip_check_array=True)
             return images
-        # Not made float32 here: it depends on all rows of the training whether that would blur them (`kept_type`).
+        # Not made float32 here: it depends on all rows of the training whether that would blur them
+        # (`kept_type`).
         checked = validate_data(self, X, reset=reset, dtype=NUMBERS, ensure_min_samples=least)
         return as_inputs(checked, "given") if reset else self._predictor.inputs(checked, "given")
 
-    # ---- saving ---------------------------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write the fitted classifier to a file of numbers and text, which can be loaded without unpickling.
+        """Write the fitted classifier to a file, which can be loaded without unpickling.
 
         Raises:
-            InputError: If the classifier has a custom network, custom views, a part that is not registered, or an option that is not made
-                of numbers and text.
+            InputError: If the classifier has a custom network, custom views, a part that is not
+                registered, or an option that is not made of numbers and text.
         """
         check_is_fitted(self)
         fine_tune = self._fine_tune
         if not (isinstance(self.model, str) or fine_tune) or not isinstance(self.views, str):
             raise InputError(
-                "A custom network or custom views cannot be saved as numbers and text: pickle this classifier instead."
+                "A custom network or custom views cannot be saved as numbers and text: "
+                "pickle this classifier instead."
             )
-        tensors = with_prefix(
-            "believed",
-            {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)},
-        )
+        columns = enumerate(self.transduced_)
+        tensors = {f"believed.{i}": torch.as_tensor(column) for i, column in columns}
         tensors["class_prior"] = torch.from_numpy(self.class_prior_)
-        for name, module in self._modules().items():
+        used = self._predictor
+        modules = _named_modules(self.model_, used.method, used.rebalancer, used.extras)
+        for name, module in modules.items():
             tensors |= with_prefix(name, module.state_dict())
         views = self._predictor.views
         assert isinstance(views, (FeatureViews, ImageViews))
-        kept = (
-            torch.float64 if isinstance(views, ImageViews) else None
-        )  # a backbone states its statistics in double precision
-        tensors |= with_prefix(
-            "views",
-            {name: torch.as_tensor(getattr(views, name), dtype=kept) for name in ("mean", "std")},
-        )
-        params = {
-            name: value for name, value in self.get_params(deep=False).items() if name != "on_epoch"
-        }
+        # A backbone states its statistics in double precision.
+        kept = torch.float64 if isinstance(views, ImageViews) else None
+        for name in ("mean", "std"):
+            tensors[f"views.{name}"] = torch.as_tensor(getattr(views, name), dtype=kept)
+        params = self.get_params(deep=False)
+        del params["on_epoch"]
         model = self.model if fine_tune is None else {"fine_tune": fine_tune.record()}
         values = {
             "params": {**params, "model": model, "extras": list(self.extras), "random_state": None},
@@ -655,7 +640,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             values = json.loads(json.dumps(values, default=_as_json))
         except TypeError as error:
             raise InputError(
-                f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead."
+                f"This classifier cannot be saved as numbers and text ({first_line(error)}): "
+                "pickle it instead."
             ) from None
         write_checkpoint(Path(path), tensors, values)
 
@@ -665,15 +651,18 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         feature_names: Sequence[str] | None = None,
         backbone: Backbone | None = None,
     ) -> None:
-        """Write an ONNX model that maps inputs of `predict` (images with channels first) to logits and probabilities for the goal.
+        """Write an ONNX model that maps inputs of `predict` to logits and probabilities.
 
-        The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the input and the preprocessing.
+        Images have their channels first. The model's metadata and a JSON file beside it
+        (`model.onnx.json`) hold the class names, the input and the preprocessing.
 
         Args:
             path: The file to write.
-            feature_names: Names of the features for the description; by default those of the DataFrame that was used for training.
-            backbone: The backbone whose features the classifier was trained on; the model then takes pictures, (rows, 3, side, side) with
-                pixels from 0 to 255. A backbone that was fine-tuned is part of the model without it.
+            feature_names: Names of the features for the description; by default those of the
+                DataFrame that was used for training.
+            backbone: The backbone whose features the classifier was trained on; the model then
+                takes pictures, (rows, 3, side, side) with pixels from 0 to 255. A backbone that was
+                fine-tuned is part of the model without it.
 
         Raises:
             InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
@@ -708,27 +697,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             params["extras"] = [_from_json("extras", extra) for extra in params["extras"]]
             self = cls(**params)
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
-            self.n_features_in_, self.history_ = (
-                int(values["n_features_in"]),
-                list(values["history"]),
-            )
-            self.choice_, self.temperature_ = (
-                str(values.get("choice", "")),
-                float(values.get("temperature", 1.0)),
-            )
+            self.n_features_in_ = int(values["n_features_in"])
+            self.history_ = list(values["history"])
+            self.choice_ = str(values.get("choice", ""))
+            self.temperature_ = float(values.get("temperature", 1.0))
             self.truth_missing_ = float(values.get("truth_missing", 0.0))
             names, policy = list(values["feature_names_in"]), values["policy"]
-            whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(
-                self.input_shape_
-            ) in (1, 3)
-            whole = whole and (
-                len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_
-            )
+            shape, n = self.input_shape_, self.n_features_in_
             whole = (
-                whole
+                all(type(size) is int and size > 0 for size in shape)
+                and (shape == (n,) or len(shape) == 3)
                 and 0 < self.temperature_ < math.inf
                 and self.classes_.ndim == 1
-                and len(names) in (0, self.n_features_in_)
+                and len(names) in (0, n)
             )
         except InputError:
             raise
@@ -740,16 +721,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.feature_names_in_ = np.asarray(names, dtype=object)
         try:
             described = self.model
-            with torch.device(
-                "meta"
-            ):  # without memory first, because a damaged file may describe huge parts
+            # Without memory first, because a damaged file may describe huge parts.
+            with torch.device("meta"):
                 self.model = _model_from_json(described)
                 check_state_fits(self._built(), tensors)
             self.model = _model_from_json(described)
             self._restore(tensors, policy, chosen_device(device))
         except InputError:
             raise
-        except Exception as error:  # torch and safetensors raise many kinds of errors for a state that does not fit
+        # Torch and safetensors raise many kinds of errors for a state that does not fit.
+        except Exception as error:
             raise InputError(
                 f"The classifier in {path} is damaged ({first_line(error)}): save it again."
             ) from None
@@ -757,116 +738,81 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
-        method, rebalancer, trained = build_parts(
-            self.method, self.rebalancer, self.extras, self.options
-        )
-        method.attach(model)
-        rebalancer.attach(model)
-        extras = _predicting(trained)
-        for extra in extras:
-            extra.attach(model)
-        return {
-            "model": model,
-            "method": method,
-            "rebalancer": rebalancer,
-            "extras": nn.ModuleList(extras),
-        }
+        parts = build_parts(self.method, self.rebalancer, self.extras, self.options)
+        extras = _predicting(parts.extras)
+        attached: list[Method | Rebalancer | Extra] = [parts.method, parts.rebalancer, *extras]
+        for part in attached:
+            part.attach(model)
+        return _named_modules(model, parts.method, parts.rebalancer, extras)
 
     def _restore(
         self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device
     ) -> None:
         """Build the parts and load their state."""
         mean, std = tensors["views.mean"], tensors["views.std"]
-        first, confidence, second, margin = (tensors[f"believed.{i}"].numpy() for i in range(4))
+        self.transduced_ = Transduced(*(tensors[f"believed.{i}"].numpy() for i in range(4)))
         self.class_prior_ = tensors["class_prior"].numpy()
-        n_classes, n_rows = len(self.classes_), len(first)
-        if (
-            self.class_prior_.shape != (n_classes,)
-            or not mean.numel() == std.numel() == self.input_shape_[0]
-        ):
+        n_classes, labels = len(self.classes_), np.concatenate(self.transduced_[::2])
+        sizes = mean.numel(), std.numel(), self.class_prior_.shape
+        if sizes != (self.input_shape_[0], self.input_shape_[0], (n_classes,)):
             raise ValueError("its statistics belong to other inputs or classes")
-        if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
+        if {column.shape for column in self.transduced_} != {(len(self.transduced_[0]),)}:
             raise ValueError("its labels differ in length")
-        if "".join(column.dtype.kind for column in (first, confidence, second, margin)) != "ifif":
+        if "".join(column.dtype.kind for column in self.transduced_) != "ifif":
             raise ValueError("its labels are not class numbers, or its confidences are not numbers")
-        if (
-            n_rows
-            and not 0
-            <= min(first.min(), second.min())
-            <= max(first.max(), second.max())
-            < n_classes
-        ):
+        if len(labels) and not 0 <= labels.min() <= labels.max() < n_classes:
             raise ValueError("its labels are outside its classes")
-        self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
         kind = torch.float64 if mean.dtype == std.dtype == torch.float64 else torch.float32
         views: ViewSource = FeatureViews(mean.to(kind).reshape(shape), std.to(kind).reshape(shape))
         if policy:
-            channels_last = self._channels_last(where)
-            views = ImageViews(
-                policy,
-                tuple(mean.flatten().tolist()),
-                tuple(std.flatten().tolist()),
-                channels_last=channels_last,
-            )
+            figures = (tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()))
+            views = ImageViews(policy, *figures, channels_last=self._channels_last(where))
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         if isinstance(views, ImageViews) and views.channels_last:
             parts["model"].to(memory_format=torch.channels_last)
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
+        forward_pass = ForwardPass(parts["model"], where, self._precision(where))
         self._predictor = Predictor(
-            ForwardPass(parts["model"], where, self._precision(where)),
-            parts["method"],
-            parts["rebalancer"],
-            views,
-            parts["extras"],
+            forward_pass, parts["method"], parts["rebalancer"], views, parts["extras"]
         )
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
         if isinstance(self.model, FineTune):
-            # Another `fit` starts from the fine-tuned backbone: the file does not hold the original one.
+            # Another `fit` starts from the fine-tuned backbone: the file does not hold the original
+            # one.
             self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
 
-    def _modules(self) -> dict[str, nn.Module]:
-        extras = nn.ModuleList(self._predictor.extras)
-        return {
-            "model": self.model_,
-            "method": self._predictor.method,
-            "rebalancer": self._predictor.rebalancer,
-            "extras": extras,
-        }
-
     def __getstate__(self) -> dict[str, Any]:
-        """With all tensors on the CPU, so that a classifier fitted on a GPU can be unpickled anywhere."""
+        """With all tensors on the CPU, so that the classifier can be unpickled anywhere."""
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])
-            for part in (
-                predictor.forward_pass.model,
-                predictor.method,
-                predictor.rebalancer,
-                *predictor.extras,
-            ):
+            model = predictor.forward_pass.model
+            for part in (model, predictor.method, predictor.rebalancer, *predictor.extras):
                 part.cpu()
             predictor.forward_pass.device = torch.device("cpu")
-            state |= {
-                "_predictor": predictor,
-                "model_": predictor.forward_pass.model,
-                "device_": "cpu",
-            }
+            state |= {"_predictor": predictor, "model_": model, "device_": "cpu"}
         return state
 
 
 def seed_of(random_state: Any) -> int:
     """The integer itself, or one that is drawn from a `RandomState` or, for None, from numpy's."""
-    return (
-        random_state
-        if isinstance(random_state, int)
-        else int(check_random_state(random_state).randint(2**31 - 1))
-    )
+    if isinstance(random_state, int):
+        return random_state
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _named_modules(
+    model: nn.Module, method: Method, rebalancer: Rebalancer, extras: Sequence[Extra]
+) -> dict[str, nn.Module]:
+    """All modules of a fitted classifier, by the names that files use."""
+    others = nn.ModuleList(extras)
+    return {"model": model, "method": method, "rebalancer": rebalancer, "extras": others}
 
 
 def _predicting(extras: Iterable[Extra]) -> list[Extra]:
-    """The extras with a head for predictions; queues and networks of the others are not needed after training."""
+    """The extras with a head for predictions; the others are not needed after training."""
     return [extra for extra in extras if type(extra).balanced_logits is not Extra.balanced_logits]
 
 
@@ -883,11 +829,8 @@ def _as_json(value: Any) -> Any:
 
 
 def _from_json(kind: str, value: Any) -> Any:
-    return (
-        REGISTRIES[kind].create(value["name"], **value["params"])
-        if isinstance(value, dict)
-        else value
-    )
+    made = isinstance(value, dict)
+    return REGISTRIES[kind].create(value["name"], **value["params"]) if made else value
 
 
 def _model_from_json(value: Any) -> Any:
@@ -895,24 +838,23 @@ def _model_from_json(value: Any) -> Any:
 
 
 def channels_first(images: npt.NDArray[Any]) -> Tensor:
-    """Images as (rows, channels, height, width); 8-bit images always get three channels, which image views require."""
-    channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
-    x = (
-        shared_tensor(images)
-        if images.dtype == np.uint8
-        else torch.from_numpy(np.require(images, requirements=["C", "W"]))
-    )
-    if channels_last:
+    """Images as (rows, channels, height, width); 8-bit images always get three channels."""
+    if images.dtype == np.uint8:
+        x = shared_tensor(images)
+    else:
+        x = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    if images.shape[3] in (1, 3) and images.shape[1] not in (1, 3):
         x = x.permute(0, 3, 1, 2)
     if x.shape[1] not in (1, 3):
         raise InputError(
-            f"Images need 1 or 3 channels in the second or the last dimension; these have shape {images.shape}."
+            "Images need 1 or 3 channels in the second or the last dimension; "
+            f"these have shape {images.shape}."
         )
     return x.expand(-1, 3, -1, -1) if x.dtype == torch.uint8 and x.shape[1] == 1 else x
 
 
 def _channel_statistics(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and standard deviation of each channel of 8-bit images, scaled to values from 0 to 1."""
+    """The mean and deviation of each channel of 8-bit images, scaled to values from 0 to 1."""
     views = FeatureViews.of(x[:: math.ceil(x.numel() / STATISTICS_VALUES)])
     mean, std = (views.mean.flatten() / 255).tolist(), (views.std.flatten() / 255).tolist()
     return tuple(mean), tuple(std)

@@ -1,4 +1,4 @@
-"""Folds: the rows of a cross-validation, divided so that rare classes stay in every training part and groups stay together."""
+"""Folds: rows of a cross-validation; rare classes stay in training, groups stay together."""
 
 from __future__ import annotations
 
@@ -17,21 +17,27 @@ from ltpll.errors import InputError, option
 from ltpll.formatting import are, counted
 from ltpll.validation import whole_number
 
-RARE = 20  # a class with fewer groups per fold than this is spread over the folds; chance spreads the others well enough
+# A class with fewer groups per fold than this is spread over the folds; chance spreads the others
+# well enough.
+RARE = 20
+ESTIMATE_FOLDS = 3  # of estimates that are made before training
+FEWEST_ROWS = 60  # with fewer, these estimates are mostly noise
 Rows = npt.NDArray[np.int64]
 
 
 class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
     """K-fold cross-validation for candidate sets, as a splitter for scikit-learn.
 
-    With `KFold`, all rows of a rare class may lie in one fold, and a classifier that is trained on the other folds does not know the
-    class. Here rare classes are spread over the folds, so that every class that is a candidate in at least two rows stays a candidate in
-    each training part; a class may be lost only if rare classes share so many rows that no division keeps all of them. Folds have about
-    the same size.
+    With `KFold`, all rows of a rare class may lie in one fold, and a classifier that is trained on
+    the other folds does not know the class. Here rare classes are spread over the folds, so that
+    every class that is a candidate in at least two rows stays a candidate in each training part; a
+    class may be lost only if rare classes share so many rows that no division keeps all of them.
+    Folds have about the same size.
 
     Args:
         n_splits: The number of folds, at least 2.
-        random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer makes folds reproducible.
+        random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer
+            makes folds reproducible.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -45,9 +51,8 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
         68 17
     """
 
-    __metadata_request__split: ClassVar[dict[str, bool]] = {
-        "groups": True
-    }  # so that scikit-learn's metadata routing passes groups on
+    # So that scikit-learn's metadata routing passes groups on.
+    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}
 
     def __init__(self, n_splits: int = 5, *, random_state: Any = 0) -> None:
         self.n_splits = whole_number(n_splits, 2, "n_splits")
@@ -62,42 +67,57 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
 
         Args:
             X: The inputs, of which only the number counts.
-            y: Candidate sets in any form that `PartialLabelClassifier.fit` takes: `Candidates`, sets, strings, a 0/1 matrix, plain labels.
-            groups: The picture or scene of each row; all rows of a group are in the same fold, and rare classes stay in at least two
-                folds if they occur in at least two groups. By default the groups of `y`, if it is a `Candidates` that has some.
+            y: Candidate sets in any form that `PartialLabelClassifier.fit` takes: `Candidates`,
+                sets, strings, a 0/1 matrix, plain labels.
+            groups: The picture or scene of each row; all rows of a group are in the same fold, and
+                rare classes stay in at least two folds if they occur in at least two groups. By
+                default the groups of `y`, if it is a `Candidates` that has some.
 
         Yields:
             The numbers of the rows to train on and of the rows to test on.
 
         Raises:
-            InputError: There are no sets, not as many as inputs, or fewer rows or groups than folds.
+            InputError: There are no sets, not as many as inputs, or fewer rows or groups than
+                folds.
         """
         if y is None:
             raise InputError(
-                "Folds are chosen by the candidate sets, but y is None: give the sets, or use KFold."
+                "Folds depend on the candidate sets, but y is None: give the sets, or use KFold."
             )
-        sets = (
-            read_labels(y).candidates.with_groups(groups)
-            if groups is not None
-            else read_labels(y).candidates
-        )
-        if X is not None and len(sets) != _length(X):
+        sets = read_labels(y).candidates
+        if groups is not None:
+            sets = sets.with_groups(groups)
+        n = len(sets)
+        n_inputs = n if X is None else _length(X)
+        if n_inputs != n:
             raise InputError(
-                f"There {are(len(sets))} {counted(len(sets), 'candidate set')} for {counted(_length(X), 'row')}: give one set per row."
+                f"There {are(n)} {counted(n, 'candidate set')} for {counted(n_inputs, 'row')}: "
+                "give one set per row."
             )
-        n, what = (
-            (len(sets), "row") if sets.groups is None else (len(sets.groups.unique()), "group")
-        )
+        if sets.groups is not None:
+            n = len(sets.groups.unique())
         if n < self.n_splits:
+            what = counted(n, "row" if sets.groups is None else "group")
             raise InputError(
-                f"{counted(n, what)} cannot be divided into {self.n_splits} folds: use fewer folds."
+                f"{what} cannot be divided into {self.n_splits} folds: use fewer folds."
             )
         yield from _splits(sets, self.n_splits, self.random_state)
 
 
 def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """The rows to train on and the rows to predict, for each fold, as in `CandidateKFold`; there are at most as many folds as groups."""
+    """The rows to train on and to predict for each fold; at most as many folds as groups."""
     return _splits(sets, number_of_folds(sets, folds), seed)
+
+
+def enough_to_estimate(sets: Candidates) -> bool:
+    """Whether there are enough rows and groups for estimates that are made before training."""
+    enough_groups = sets.groups is None or len(sets.groups.unique()) >= ESTIMATE_FOLDS
+    return len(sets) >= FEWEST_ROWS and enough_groups
+
+
+def estimate_splits(sets: Candidates) -> list[tuple[Rows, Rows]]:
+    """The folds of estimates that are made before training, as `fold_splits` returns them."""
+    return fold_splits(sets, ESTIMATE_FOLDS, seed=0)
 
 
 def number_of_folds(sets: Candidates, folds: int) -> int:
@@ -110,10 +130,10 @@ def number_of_folds(sets: Candidates, folds: int) -> int:
         return min(folds, len(sets))
     n_groups = len(sets.groups.unique())
     if n_groups < 2:
-        one_group = (
-            f"All rows to train on are in one group, which cannot be divided into {folds} folds"
+        raise InputError(
+            "All rows to train on are in one group, which cannot be divided into "
+            f"{folds} folds: use {option('folds', 0)}."
         )
-        raise InputError(f"{one_group}: use {option('folds', 0)}.")
     return min(folds, n_groups)
 
 
@@ -126,26 +146,21 @@ def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Row
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
 
 
-# ---- dividing ---------------------------------------------------------------------------------------------------------
+# ---- dividing ------------------------------------------------------------------------------------
 
 
 class _Division:
-    """A division of groups into folds that is being made; without groups, every row is a group of its own."""
+    """Groups that are being divided into folds; without groups, every row is one of its own."""
 
     def __init__(self, sets: Candidates, n_folds: int) -> None:
-        n, n_classes = len(sets), sets.n_classes
-        self.group_of_row = (
-            np.arange(n)
-            if sets.groups is None
-            else np.unique(sets.groups.cpu().numpy(), return_inverse=True)[1]
-        )
+        self.group_of_row, n_classes = np.arange(len(sets)), sets.n_classes
+        if sets.groups is not None:
+            self.group_of_row = np.unique(sets.groups.cpu().numpy(), return_inverse=True)[1]
         self.n_rows = np.bincount(self.group_of_row)  # of each group
         owners = np.repeat(self.group_of_row, sets.sizes.cpu().numpy())
         pairs = np.unique(owners * n_classes + sets.labels.cpu().numpy())
-        self.groups, self.labels = (
-            pairs // n_classes,
-            pairs % n_classes,
-        )  # which label is a candidate in which group
+        # Which label is a candidate in which group.
+        self.groups, self.labels = pairs // n_classes, pairs % n_classes
         self.start = np.searchsorted(self.groups, np.arange(len(self.n_rows) + 1))
         self.n_groups = np.bincount(self.labels, minlength=n_classes)  # of each class
         self.fold = np.full(len(self.n_rows), -1)  # of each group, −1 if it has none yet
@@ -155,15 +170,15 @@ class _Division:
     def classes(self, group: int) -> npt.NDArray[np.int64]:
         return self.labels[self.start[group] : self.start[group + 1]]
 
-    def put(self, group: int, fold: int) -> None:
+    def move(self, group: int, fold: int) -> None:
         for place, change in ((self.fold[group], -1), (fold, 1)):
             if place >= 0:
                 self.in_fold[self.classes(group), place] += change
                 self.rows_in_fold[place] += change * self.n_rows[group]
         self.fold[group] = fold
 
-    def lost(self, group: int) -> npt.NDArray[np.int64]:
-        """For each fold, the number of classes that would be in no other fold if the group were put there."""
+    def n_lost(self, group: int) -> npt.NDArray[np.int64]:
+        """The number of classes that would be in no other fold, for each fold of the group."""
         classes = self.classes(group)
         others = self.in_fold[classes]
         if self.fold[group] >= 0:
@@ -175,7 +190,10 @@ class _Division:
 def _fold_of_each_row(
     sets: Candidates, n_folds: int, rng: np.random.RandomState
 ) -> npt.NDArray[np.int64]:
-    """Spread the groups of rare classes, the rarest first (iterative stratification, Sechidis et al., 2011), and fill up by chance."""
+    """Spread the groups of rare classes, the rarest first, and fill up by chance.
+
+    This is iterative stratification (Sechidis et al., 2011).
+    """
     division = _Division(sets, n_folds)
     order = rng.permutation(len(division.labels))
     most_rows = -(-len(sets) // n_folds)
@@ -184,22 +202,18 @@ def _fold_of_each_row(
     for c, group in zip(division.labels[rare], division.groups[rare], strict=True):
         if division.fold[group] < 0:
             full = division.rows_in_fold + division.n_rows[group] > most_rows
-            # The most important key is the last: do not lose a class, do not overfill a fold, spread the class, fill folds evenly.
-            keys = (
-                rng.permutation(n_folds),
-                division.rows_in_fold,
-                division.in_fold[c],
-                full,
-                division.lost(group),
-            )
-            division.put(group, int(np.lexsort(keys)[0]))
+            # The most important key is the last: do not lose a class, do not overfill a fold,
+            # spread the class, fill folds evenly.
+            chance, n_rows = rng.permutation(n_folds), division.rows_in_fold
+            keys = (chance, n_rows, division.in_fold[c], full, division.n_lost(group))
+            division.move(group, int(np.lexsort(keys)[0]))
     _fill(division, rng)
     _return_lost_classes(division)
     return division.fold[division.group_of_row]
 
 
 def _fill(division: _Division, rng: np.random.RandomState) -> None:
-    """Put the groups that are left into the smallest folds, large groups first, as `GroupKFold` does."""
+    """Put the groups that are left into the smallest folds, large ones first, as `GroupKFold`."""
     left = rng.permutation(np.flatnonzero(division.fold < 0))
     left = left[np.argsort(-division.n_rows[left], kind="stable")]
     heap = [(rows, k) for k, rows in enumerate(division.rows_in_fold.tolist())]
@@ -212,22 +226,19 @@ def _fill(division: _Division, rng: np.random.RandomState) -> None:
     division.fold[left] = folds
     n_classes, n_folds = division.in_fold.shape
     places = division.labels * n_folds + division.fold[division.groups]
-    division.in_fold = np.bincount(places, minlength=n_classes * n_folds).reshape(
-        n_classes, n_folds
-    )
-    division.rows_in_fold = np.bincount(
-        division.fold, weights=division.n_rows, minlength=n_folds
-    ).astype(np.int64)
+    in_fold = np.bincount(places, minlength=n_classes * n_folds)
+    division.in_fold = in_fold.reshape(n_classes, n_folds)
+    rows_in_fold = np.bincount(division.fold, weights=division.n_rows, minlength=n_folds)
+    division.rows_in_fold = rows_in_fold.astype(np.int64)
 
 
 def _return_lost_classes(division: _Division) -> None:
-    """Move a group of each class that lies in a single fold to another fold, if fewer classes are lost then."""
-    for c in np.flatnonzero(
-        (division.n_groups > 1) & (division.in_fold.max(1) == division.n_groups)
-    ):
+    """Move a group of each class that lies in a single fold, if fewer classes are lost then."""
+    single = (division.n_groups > 1) & (division.in_fold.max(1) == division.n_groups)
+    for c in np.flatnonzero(single):
         groups = division.groups[division.labels == c]
-        lost = np.stack([division.lost(group) for group in groups])
+        lost = np.stack([division.n_lost(group) for group in groups])
         gain = lost[np.arange(len(groups)), division.fold[groups]][:, None] - lost
         which, fold = np.unravel_index(gain.argmax(), gain.shape)
         if gain[which, fold] > 0:
-            division.put(int(groups[which]), int(fold))
+            division.move(int(groups[which]), int(fold))

@@ -1,4 +1,4 @@
-"""Processes: calls of one function in several worker processes, which end when their parent does."""
+"""Processes: calls of a function in several worker processes, which end with their parent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,10 @@ from typing import Any, TypeVar
 from ltpll.errors import CheckpointWarning, InputWarning
 
 T = TypeVar("T")
-THREADS_OF_POOL, THREADS_OF_WORKER = (
-    4,
-    3,
-)  # at most, counting processes too; the pool has two threads and two processes of its own
-PRELOADED = [
-    "torch",
-    "torch._dynamo",
-    "ltpll.training.trainer",
-]  # slow imports, done once for all processes
+# At most, counting processes too; the pool has two threads and two processes of its own.
+THREADS_OF_POOL, THREADS_OF_WORKER = 4, 3
+# Slow imports, done once for all processes.
+PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]
 
 
 def in_processes(
@@ -35,19 +30,20 @@ def in_processes(
 ) -> list[T]:
     """Call a function with each tuple of arguments, and return the results in order of completion.
 
-    `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP terminates all processes and waits for
-    them. Where a limit allows no further processes, a warning says so, and the function is called in this one.
+    `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP
+    terminates all processes and waits for them. Where a limit allows no further processes, a
+    warning says so, and the function is called in this one.
     """
     others = set(multiprocessing.active_children())
     results: list[T] = []
-    # CUDA does not survive a fork of this process, so processes are forked from a server that has only imported torch.
-    # One thread per process, since more threads than cores mostly wait for each other.
-    context: Any = multiprocessing.get_context(
-        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    )
+    # CUDA does not survive a fork of this process, so processes are forked from a server that has
+    # only imported torch. One thread per process, since more threads than cores mostly wait for
+    # each other.
+    has_server = "forkserver" in multiprocessing.get_all_start_methods()
+    context: Any = multiprocessing.get_context("forkserver" if has_server else "spawn")
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
     if not _can_start(context, workers):
-        message = "No further processes can be started here, so this one does their work, one part after the other."
+        message = "No further processes can be started here: this one does their work in turn."
         warnings.warn(message, InputWarning, stacklevel=2)
         for given in arguments:
             results.append(function(*given))
@@ -63,8 +59,9 @@ def in_processes(
                 results += [future.result() for future in finished]
                 on_wait()
         except BaseException:
-            # Terminating its processes breaks the pool, and leaving the block joins its thread. After shutdown(wait=False), that thread
-            # could close its pipe while the interpreter's exit writes to it, and it would fail on a future cancelled here.
+            # Terminating its processes breaks the pool, and leaving the block joins its thread.
+            # After shutdown(wait=False), that thread could close its pipe while the interpreter's
+            # exit writes to it, and it would fail on a future cancelled here.
             children = set(multiprocessing.active_children()) - others
             for process in children:
                 process.terminate()
@@ -75,18 +72,17 @@ def in_processes(
 
 
 def _can_start(context: Any, workers: int) -> bool:
-    """Whether the system allows so many workers; they would leave semaphores behind, or hang, if a limit were met halfway.
+    """Whether the system allows so many workers, which would hang if a limit were met halfway.
 
-    The server from which they are forked is started here. It and they ignore SIGHUP, which reaches the whole process group; only this
-    process handles it, as it does interrupts.
+    The server from which they are forked is started here. It and they ignore SIGHUP, which reaches
+    the whole process group; only this process handles it, as it does interrupts.
     """
     release, threads = threading.Event(), []
     main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP")
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN) if main else None
     try:
-        for _ in range(
-            THREADS_OF_POOL + THREADS_OF_WORKER * workers
-        ):  # limits count threads as processes
+        # Limits count threads as processes.
+        for _ in range(THREADS_OF_POOL + THREADS_OF_WORKER * workers):
             thread = threading.Thread(target=release.wait)
             thread.start()
             threads.append(thread)
@@ -108,7 +104,8 @@ def _start_worker() -> None:
 
     # An interrupt reaches the whole process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A parent that is killed cannot terminate its processes, and another one may start the same training.
+    # A parent that is killed cannot terminate its processes, and another one may start the same
+    # training.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the parent has already shown them
@@ -124,13 +121,12 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
-    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    changed = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    before = {name: os.environ[name] for name in changed if name in os.environ}
+    os.environ |= changed
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in changed:
+            del os.environ[name]
+        os.environ |= before

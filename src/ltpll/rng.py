@@ -1,8 +1,9 @@
-"""Random numbers: independent seeds from one seed, and saving and restoring torch's random state."""
+"""Random numbers: independent seeds from one seed, and torch's random state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -21,6 +22,15 @@ def random_state_of(seed: int, device: torch.device) -> dict[str, Tensor]:
     if device.type == "cuda":
         state["cuda"] = torch.Generator(device).manual_seed(seed).get_state()
     return state
+
+
+@contextmanager
+def seeded_layers(seed: int) -> Iterator[None]:
+    """Let new layers draw their weights from a seed, without touching the caller's random state."""
+    with torch.random.fork_rng(devices=[]):
+        # Unlike torch.manual_seed, this does not touch GPUs.
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def get_random_state(device: torch.device) -> dict[str, Tensor]:

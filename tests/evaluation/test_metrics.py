@@ -52,7 +52,7 @@ def test_parts_of_the_predictions_add_up_to_the_figures_of_all(seed, size):
     counts = torch.randint(0, 200, (7,), generator=g)
     tally = RunningEvaluation(7, logits.device)
     for part, own in zip(logits.split(size), labels.split(size), strict=True):
-        tally.add(part, own)
+        tally.count(part, own)
     expected, found = evaluate(logits, labels, counts), tally.evaluation(counts)
     assert found.mean_prediction == pytest.approx(expected.mean_prediction)
     assert replace(found, mean_prediction=[]) == replace(expected, mean_prediction=[])

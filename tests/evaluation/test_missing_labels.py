@@ -12,7 +12,8 @@ C = 8
 
 
 def simulated(share, n=6000, temperature=1.0, seed=0, q=0.3):
-    """Labels drawn from calibrated probabilities, random sets, some of which lose the label; then logits are multiplied."""
+    """Labels drawn from calibrated probabilities, random sets, some of which lose the label; then
+    logits are multiplied."""
     rng = np.random.default_rng(seed)
     probabilities = rng.dirichlet(np.full(C, 0.15), n)
     y = np.asarray([rng.choice(C, p=row) for row in probabilities])

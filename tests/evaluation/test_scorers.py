@@ -100,7 +100,7 @@ def test_predictions_for_other_rows_are_refused():
     )
 
 
-# ---- classes that were never a candidate in training ------------------------------------------------------------------
+# ---- classes that were never a candidate in training ---------------------------------------------
 
 
 class Known:
@@ -136,7 +136,8 @@ def test_unseen_classes_cannot_be_predicted():
     ids=["strings", "sets", "an array of lists"],
 )
 def test_unseen_classes_score_like_classes_that_are_never_predicted(scorer, y):
-    """A 0/1 matrix has a column for every class, so there the class is known and has a probability of about zero."""
+    """A 0/1 matrix has a column for every class, so there the class is known and has a probability
+    of about zero."""
     matrix = np.asarray([[1, 0, 0, 1], [0, 0, 0, 1], [0, 1, 0, 0]])
     everything = Known(0.6, 0.3, 0.1, 1e-12, classes=("a", "b", "c", "z"))
     assert scorer(Known(0.6, 0.3, 0.1), y, y) == pytest.approx(

@@ -34,7 +34,7 @@ def names_of_trained(model):
     return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-# ---- which layers ----------------------------------------------------------------------------------------------------
+# ---- which layers --------------------------------------------------------------------------------
 
 
 def test_the_last_layers_of_an_efficientnet_are_the_last_convolution_and_three_blocks():
@@ -115,7 +115,7 @@ def test_frozen_layers_build_no_graph():
     assert needs_gradients == [False] * 4 + [True]
 
 
-# ---- batch norm ------------------------------------------------------------------------------------------------------
+# ---- batch norm ----------------------------------------------------------------------------------
 
 
 def changed_statistics(layers, freeze_norm):
@@ -173,7 +173,7 @@ def test_a_momentum_encoder_has_frozen_norms_too():
         assert torch.equal(copy.running_mean, original.running_mean)
 
 
-# ---- learning rates --------------------------------------------------------------------------------------------------
+# ---- learning rates ------------------------------------------------------------------------------
 
 
 def test_the_backbone_learns_at_a_tenth_of_the_heads_rate():
@@ -221,7 +221,7 @@ def test_a_backbone_whose_features_are_magnified_learns_more_slowly():
         assert model.lr_factor_of(model.head.weight) == 1.0
 
 
-# ---- refusals and options --------------------------------------------------------------------------------------------
+# ---- refusals and options ------------------------------------------------------------------------
 
 
 class FixedSize(nn.Module):
@@ -276,7 +276,7 @@ def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
     assert pickle.loads(pickle.dumps(original)).layers == "last"
 
 
-# ---- the length of features ------------------------------------------------------------------------------------------
+# ---- the length of features ----------------------------------------------------------------------
 
 
 def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone_returns():

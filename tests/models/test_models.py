@@ -77,7 +77,7 @@ def test_small_cnn_takes_images_of_every_size_it_names(size, channels, width):
     torch.testing.assert_close(features, out.mean((2, 3)), atol=1e-5, rtol=1e-4)
 
 
-# ---- ResNet-18 --------------------------------------------------------------------------------------------------------
+# ---- ResNet-18 -----------------------------------------------------------------------------------
 
 
 def n_parameters(model):
@@ -168,7 +168,7 @@ def test_a_strided_stem_is_that_of_imagenet_and_the_rest_is_the_same():
     assert "choose 'small' or 'strided'" in refusal(lambda: resnet18(7, stem="wide"))
 
 
-# ---- builders by name -------------------------------------------------------------------------------------------------
+# ---- builders by name ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -233,7 +233,7 @@ def test_options_that_do_not_build_a_model_are_refused_in_one_sentence(name, opt
     assert word in message
 
 
-# ---- any other network ------------------------------------------------------------------------------------------------
+# ---- any other network ---------------------------------------------------------------------------
 
 
 class Branching(nn.Module):

@@ -1,4 +1,5 @@
-"""Batch norm, shortcut and ReLU in one layer equal the three operations; without a GPU, kernels run in Triton's interpreter."""
+"""Batch norm, shortcut and ReLU in one layer equal the three operations; without a GPU, kernels
+run in Triton's interpreter."""
 
 import pytest
 import torch
@@ -97,7 +98,8 @@ def test_kernels_give_the_results_and_gradients_of_the_three_in_a_row(
 
 
 def test_a_mean_far_from_zero_leaves_the_variance_exact():
-    """A variance from the mean square would be lost to rounding here: the values are 1000 ± 0.1, and float32 has seven digits."""
+    """A variance from the mean square would be lost to rounding here: the values are 1000 ± 0.1,
+    and float32 has seven digits."""
     x, _ = inputs(16, 4, 4)
     made = layer(16, relu=False)
     made.running_mean.fill_(1000.0)

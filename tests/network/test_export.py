@@ -105,7 +105,8 @@ import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-facts = {name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}
+metadata = session.get_modelmeta().custom_metadata_map
+facts = {name: json.loads(text) for name, text in metadata.items()}
 x = np.load(sys.argv[2]).astype(facts["input"]["type"])
 logits, probabilities = session.run(None, {facts["input"]["name"]: x})
 assert facts == json.load(open(sys.argv[1] + ".json", encoding="utf-8"))
@@ -175,7 +176,8 @@ def test_a_temperature_softens_probabilities_and_leaves_logits_alone():
 
 
 def start_of_resnet(shape, n_classes):
-    """Two blocks of ResNet-18, the second of which halves the image: every operation of the network."""
+    """Two blocks of ResNet-18, the second of which halves the image: every operation of the
+    network."""
     encoder = build_model("resnet18", 0, n_classes=n_classes, width=4).encoder
     encoder.blocks = encoder.blocks[1:3]
     return Classifier(encoder, torch.nn.Linear(8, n_classes))

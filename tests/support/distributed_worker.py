@@ -1,4 +1,5 @@
-"""What each process of a distributed training does in tests/training/test_distributed.py, which starts several of them."""
+"""What each process of a distributed training does in tests/training/test_distributed.py, which
+starts several of them."""
 
 import json
 import os
@@ -7,7 +8,6 @@ import signal
 import sys
 import time
 import warnings
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,11 +48,7 @@ def problem(images=False, n=45):
 
 def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, **more):
     """In double precision, with random views."""
-    model = (
-        build_model("small-cnn", 0, n_classes=3, n_channels=3)
-        if images
-        else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
-    )
+    model = build_model("mlp", 0, n_inputs=192 if images else 5, n_classes=3, hidden=(7,))
     model.double()
     context = {
         "n_features": model.head.in_features,
@@ -122,7 +118,8 @@ def poison(x, generator):
 
 
 def leave_and_go_on(world, folder, how):
-    """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
+    """The last process is told to end in the first step of the second epoch; the training goes on
+    here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
     first = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
@@ -158,7 +155,8 @@ def leave_and_go_on(world, folder, how):
 
 
 def lose_one(world, folder, how):
-    """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
+    """The last process is killed in the middle of a training; the others say what they hear of it,
+    and after how many seconds."""
     x, candidates, _ = problem()
     training = trainer("proden", "records", world, epochs=3, **how)
     train_epoch, died = training.train_epoch, folder / "died"
@@ -195,10 +193,11 @@ def main(folder, rank, size, how, cases):
     torch.set_num_threads(1)
     on_cuda = how["device"] == "cuda"
     if on_cuda:
-        # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one that is there.
+        # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one
+        # that is there.
         os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
         torch.cuda.set_device(0)
-    where, patience = f"file://{folder / 'meet'}", timedelta(seconds=distributed.STEP_TIMEOUT)
+    where, patience = f"file://{folder / 'meet'}", distributed.STEP_TIMEOUT
     dist.init_process_group(
         "nccl" if on_cuda else "gloo",
         init_method=where,
@@ -219,23 +218,24 @@ def pieces(world, folder, device):
     """All that a world offers, checked here against what every process can work out for itself."""
     for n in (world.size, 7, 10):
         whole = torch.arange(3.0 * n, device=device).view(n, 3)
-        assert torch.equal(world.rows(whole[world.part(n)], n), whole)
-        # Every process has the loss of all rows; what comes back to its own is as often as there are processes.
-        own = whole[world.part(n)].clone().requires_grad_()
-        said = world.outputs(Outputs((own,), (own,)), [n])
+        assert torch.equal(world.gather_rows(whole[world.own_rows(n)], n), whole)
+        # Every process has the loss of all rows; what comes back to its own is as often as there
+        # are processes.
+        own = whole[world.own_rows(n)].clone().requires_grad_()
+        said = world.gather_outputs(Outputs((own,), (own,)), [n])
         (said.logits[0] ** 2).sum().backward()
         torch.testing.assert_close(own.grad, 2 * own.detach() * world.size)
-        views = world.views((whole[world.part(n)], -whole[world.part(n)]), n)
+        views = world.whole_views((whole[world.own_rows(n)], -whole[world.own_rows(n)]), n)
         assert len(views) == 2
         assert torch.equal(views[1], -whole)
         assert torch.equal(views[1:][0], -whole)
-        shares, sizes = world.shares(views)
+        shares, sizes = world.own_shares(views)
         assert sizes == [n, n]
-        assert torch.equal(shares[0], whole[world.part(n)])
-        assert torch.equal(world.shares((whole,))[0][0], shares[0])
-        torch.testing.assert_close(world.total(whole[world.part(n)].sum()), whole.sum())
-    assert world.largest(world.rank) == world.size - 1
-    signals = SimpleNamespace(pending=lambda: 0, add=lambda number: None)
+        assert torch.equal(shares[0], whole[world.own_rows(n)])
+        assert torch.equal(world.own_shares((whole,))[0][0], shares[0])
+        torch.testing.assert_close(world.sum_over_all(whole[world.own_rows(n)].sum()), whole.sum())
+    assert world.largest_of_all(world.rank) == world.size - 1
+    signals = SimpleNamespace(pending=lambda: 0, receive=lambda number: None)
     shared = distributed.SharedSignals(signals, world)
     said = []
     for k in range(200):
@@ -245,11 +245,6 @@ def pieces(world, folder, device):
     assert any(said)
     assert not any(said[:4])
     assert world.agreed(world.rank) == 0
-    x = torch.tensor(float(world.rank + 1), device=device, requires_grad=True)
-    y = world.summed(x * x) * (world.rank + 1)
-    y.backward()
-    # The derivative of all processes' results by this one's x.
-    assert float(x.grad) == 2 * (world.rank + 1) * sum(range(1, world.size + 1))
     layers = (
         torch.nn.Conv2d(3, 4, 3).to(device, memory_format=torch.channels_last),
         torch.nn.Conv2d(3, 5, 1).double().to(device),

@@ -1,4 +1,5 @@
-"""A training in a hundredth of a second: points on the plane, half of whose wrong labels are candidates."""
+"""A training in a hundredth of a second: points on the plane, half of whose wrong labels are
+candidates."""
 
 import torch
 from torch import nn

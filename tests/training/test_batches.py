@@ -42,10 +42,9 @@ def test_every_row_comes_once_with_its_own_views(drop_last, sizes):
 
 @pytest.mark.parametrize("stop", range(7))
 @pytest.mark.parametrize("chunk", [1, 8, 100])
-def test_an_epoch_left_after_any_step_goes_on_elsewhere_with_the_rows_views_and_random_numbers_it_would_have_had(
-    stop, chunk
-):
-    """Random numbers are also drawn in every step, as mixup does; and the next epoch is the same as well."""
+def test_an_epoch_left_after_any_step_goes_on_elsewhere_as_if_it_had_not_been_left(stop, chunk):
+    """Random numbers are also drawn in every step, as mixup does; and the next epoch is the same
+    as well."""
 
     def steps(made, upto):
         seen = []

@@ -40,7 +40,8 @@ def test_hooks_are_called_in_the_order_of_training_and_of_the_list():
         ("a", "step", epoch, step) for epoch in range(2) for step in range(1, steps + 1)
     ]
     assert [note for note in notes if note[1] == "epoch"] == [
-        ("a", "epoch", 1, False), ("b", "epoch", 1, False), ("a", "epoch", 2, False), ("b", "epoch", 2, True)
+        ("a", "epoch", 1, False), ("b", "epoch", 1, False),
+        ("a", "epoch", 2, False), ("b", "epoch", 2, True)
     ]  # fmt: skip
 
 
@@ -100,7 +101,8 @@ def test_progress_reports_epochs_inside_and_at_their_end_with_both_accuracies_by
         in lines[-1]
     )
     assert lines[-1].startswith(
-        f"100% · finished in {3 * steps} s · epoch 3/3 · loss {one.history[-1]['loss']:.3f} · accuracy"
+        f"100% · finished in {3 * steps} s · epoch 3/3 · "
+        f"loss {one.history[-1]['loss']:.3f} · accuracy"
     )
 
 

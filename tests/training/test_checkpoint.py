@@ -1,4 +1,5 @@
-"""A checkpoint comes back bit for bit, a failed write leaves the old one, and any other file is refused."""
+"""A checkpoint comes back bit for bit, a failed write leaves the old one, and any other file is
+refused."""
 
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ def test_folders_are_made_on_the_way_and_nothing_else_is_left(tmp_path):
     assert read_checkpoint(path)[1] == {"epoch": 4}
 
 
-# ---- failing writes ---------------------------------------------------------------------------------------------------
+# ---- failing writes ------------------------------------------------------------------------------
 
 
 def fail(*_args, **_kwargs):
@@ -188,9 +189,7 @@ def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_content_is_on_the_disk_before_the_file_takes_its_name_and_the_name_before_the_call_ends(
-    tmp_path, monkeypatch
-):
+def test_the_content_is_on_the_disk_before_the_file_takes_its_name(tmp_path, monkeypatch):
     steps = []
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda number: (steps.append("fsync"), fsync(number))[1])
@@ -203,7 +202,7 @@ def test_the_content_is_on_the_disk_before_the_file_takes_its_name_and_the_name_
     assert steps == ["fsync", b"content", "fsync"]
 
 
-# ---- files that are no checkpoint -------------------------------------------------------------------------------------
+# ---- files that are no checkpoint ----------------------------------------------------------------
 
 
 def valid_bytes(tmp_path):
@@ -304,7 +303,7 @@ def test_the_file_is_plain_safetensors(tmp_path):
     assert json.loads(header["__metadata__"]["values"]) == VALUES
 
 
-# ---- the checkpoint before ---------------------------------------------------------------------------------------------
+# ---- the checkpoint before -----------------------------------------------------------------------
 
 
 def anything(tensors, values):
@@ -366,7 +365,8 @@ def test_a_single_checkpoint_that_is_refused_is_refused_with_its_reason(tmp_path
     )
     assert (
         message
-        == f"The checkpoint {path} belongs to other data: use another path, or start a run again with --fresh."
+        == f"The checkpoint {path} belongs to other data: use another path, or start a run again "
+        "with --fresh."
     )
     assert path.exists()
 
@@ -402,7 +402,8 @@ def test_values_that_are_too_long_for_a_header_come_back_too(tmp_path):
 
 
 def test_momenta_come_back_in_the_order_in_memory_that_their_parameters_have(tmp_path):
-    """A file has rows one after the other, but the fused optimizer of a GPU refuses momenta that lie otherwise than their parameters."""
+    """A file has rows one after the other, but the fused optimizer of a GPU refuses momenta that
+    lie otherwise than their parameters."""
     layer = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     first, second = (torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9) for _ in range(2))
     layer(torch.ones(1, 3, 5, 5)).square().sum().backward()

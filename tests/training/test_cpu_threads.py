@@ -55,7 +55,7 @@ def in_use_during(one, *callbacks):
     return seen
 
 
-# ---- deciding ---------------------------------------------------------------------------------------------------------
+# ---- deciding ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_network_that_takes_long_is_measured_with_few_rows(two):
     assert max(asked) == 300
 
 
-# ---- a training -------------------------------------------------------------------------------------------------------
+# ---- a training ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seconds_of_two", "expected"), [(30.0, 1), (0.5, 2)])
@@ -179,7 +179,7 @@ def test_a_network_that_cannot_be_measured_is_trained_with_all_threads(two):
     assert in_use_during(trainer(model=classifier(Whole(2, 8)))) == [2] * 3
 
 
-# ---- what it must not change ------------------------------------------------------------------------------------------
+# ---- what it must not change ---------------------------------------------------------------------
 
 
 def test_measuring_changes_nothing():
@@ -205,7 +205,7 @@ def test_a_training_that_measures_ends_like_one_that_was_told(two):
     assert measured.history == told.history
 
 
-# ---- resuming and recording -------------------------------------------------------------------------------------------
+# ---- resuming and recording ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seconds_of_two", "expected"), [(0.9, 2), (1.4, 2), (2.0, 1)])
@@ -243,7 +243,7 @@ def test_the_record_has_the_number_that_was_used(two, tmp_path):
     assert run.result()["environment"]["threads"] == 1
 
 
-# ---- beside other jobs ------------------------------------------------------------------------------------------------
+# ---- beside other jobs ---------------------------------------------------------------------------
 
 BESIDE_OTHERS = """
 import json, os, subprocess, sys, time
@@ -255,12 +255,14 @@ x, y = rng.normal(size=(3000, 64)).astype("float32"), rng.integers(0, 10, 3000)
 
 def seconds(threads):
     ends = []
-    PartialLabelClassifier(epochs=4, threads=threads, device="cpu", on_epoch=lambda record: ends.append(time.perf_counter())).fit(x, y)
+    note = lambda record: ends.append(time.perf_counter())
+    PartialLabelClassifier(epochs=4, threads=threads, device="cpu", on_epoch=note).fit(x, y)
     return ends[-1] - ends[0]
 
 seconds(1)
 busy = f"import os\\nwhile os.getppid() == {os.getpid()}: pass"  # and not longer than this process
-others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(len(os.sched_getaffinity(0)))]
+cores = range(len(os.sched_getaffinity(0)))
+others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in cores]
 try:
     time.sleep(0.5)
     for _ in range(3):
@@ -281,7 +283,8 @@ print(json.dumps(found))
     reason="one core has one thread",
 )
 def test_beside_other_jobs_the_default_is_not_far_slower_than_one_thread():
-    """With all threads it was ten to thirty times slower: each waits for the one whose core is busy with another job."""
+    """With all threads it was ten to thirty times slower: each waits for the one whose core is
+    busy with another job."""
     environment = environment_of_tests()
     for name in (*threads.VARIABLES, "OMP_WAIT_POLICY"):
         environment.pop(name, None)

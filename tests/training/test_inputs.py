@@ -1,4 +1,5 @@
-"""Inputs that do not fit train to the same weights as those that do, and are never copied as a whole."""
+"""Inputs that do not fit train to the same weights as those that do, and are never copied as a
+whole."""
 
 import threading
 

@@ -17,7 +17,6 @@ from ltpll.training.nonfinite import (
     StopOnNonFinite,
     _rows_not_finite,
     all_finite,
-    record_is_finite,
 )
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
@@ -55,16 +54,6 @@ def test_tensors_are_finite_only_if_every_number_is(value):
     assert not all_finite([*good, torch.tensor([0.0, value])])
 
 
-@pytest.mark.parametrize("value", [*BAD, 1.0])
-def test_a_record_is_finite_only_if_every_number_in_it_is(value):
-    record = {
-        "epoch": 3,
-        "test": {"accuracy": 0.5, "top5": None, "per_class": [0.1, (2, [value])]},
-        "name": "nan",
-    }
-    assert record_is_finite(record) == math.isfinite(value)
-
-
 def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
     watch = StopOnNonFinite(0.25, torch.device("cpu"))
     watch.reset(6)
@@ -73,7 +62,8 @@ def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
     watch.check_epoch(one, 3)
     with pytest.raises(
         NotFiniteError,
-        match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: lower the learning rate \(now 0.25\)",
+        match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: "
+        r"lower the learning rate \(now 0.25\)",
     ) as error:
         watch.check_step(index, torch.tensor(math.nan), 3, 7)
     assert (error.value.epoch, error.value.step, error.value.rows) == (3, 7, (4, 1))
@@ -225,11 +215,12 @@ def test_a_finite_step_is_the_same_with_a_guard_and_without(fused):
     assert int(guard.n_skipped) == 0
 
 
-# ---- in a training ---------------------------------------------------------------------------------------------------
+# ---- in a training -------------------------------------------------------------------------------
 
 
 class Breaks(nn.Module):
-    """A layer that says what is not finite of one row in its `call`-th forward pass, or leaves such gradients there."""
+    """A layer that says what is not finite of one row in its `call`-th forward pass, or leaves
+    such gradients there."""
 
     def __init__(self, call, value=math.nan, gradients=False):
         super().__init__()
@@ -252,13 +243,17 @@ class Breaks(nn.Module):
 
 
 def breaking(method="proden", *parts, call=6, how=None, **options):
-    """Four steps an epoch, one forward pass each: by default the second step of the second epoch breaks."""
+    """Four steps an epoch, one forward pass each: by default the second step of the second epoch
+    breaks."""
     return trainer(method, *parts, model=classifier(Breaks(call, **(how or {}))), **options)
 
 
 def test_logits_that_are_not_finite_stop_training_with_epoch_step_and_rows(tmp_path):
     x, _, candidates = toy()
-    where = r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\), look for extreme values in these rows, or .*\.$"
+    where = (
+        r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\), "
+        r"look for extreme values in these rows, or .*\.$"
+    )
     with pytest.raises(NotFiniteError, match=where) as error:
         breaking().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert (error.value.epoch, error.value.step, len(error.value.rows)) == (2, 2, 1)
@@ -345,7 +340,8 @@ def test_an_unknown_way_to_treat_what_is_not_finite_is_refused():
     "how", [{}, {"value": math.inf}, {"gradients": True}], ids=["nan", "infinity", "gradients"]
 )
 def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extras, how):
-    """Networks, momenta, targets, batch norm, F, queues, prototypes and networks that follow, compared around the third step."""
+    """Networks, momenta, targets, batch norm, F, queues, prototypes and networks that follow,
+    compared around the third step."""
     x, _, candidates = toy()
     part = REBALANCERS.create(rebalancer, {"n_features": 8, "n_classes": 4})
     one = breaking(
@@ -426,6 +422,7 @@ def test_dropping_every_batch_of_an_epoch_stops_training_all_the_same():
     x, _, candidates = toy()
     with pytest.raises(
         NotFiniteError,
-        match=r"^In all 4 batches .* not finite in epoch \d+: lower the learning rate \(now 1e\+30\)",
+        match=r"^In all 4 batches .* not finite in epoch \d+: "
+        r"lower the learning rate \(now 1e\+30\)",
     ):
         trainer(lr=1e30, on_nan="skip", epochs=5).fit(x, candidates)

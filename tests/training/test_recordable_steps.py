@@ -1,7 +1,9 @@
-"""Training steps use no operation that a CUDA graph cannot record; checked on a CPU, so that a machine without a GPU finds such a step.
+"""Training steps use no operation that a CUDA graph cannot record; checked on a CPU, so that a
+machine without a GPU finds such a step.
 
-Only a GPU can prove that a step is recorded (tests/test_cuda.py). What is known to fail is a value that Python reads from the device, a
-shape that depends on values, and a tensor that Python makes from numbers, which would be copied from the host.
+Only a GPU can prove that a step is recorded (tests/test_cuda.py). What is known to fail is a value
+that Python reads from the device, a shape that depends on values, and a tensor that Python makes
+from numbers, which would be copied from the host.
 """
 
 import linecache
@@ -52,7 +54,8 @@ def problem_of(name, arguments):
 
 
 def differs_on_a_gpu():
-    """Whether the line of the package that is executed does something else on a GPU; there, `one_hot` does not look at the values."""
+    """Whether the line of the package that is executed does something else on a GPU; there,
+    `one_hot` does not look at the values."""
     frame = sys._getframe()
     while frame is not None and SOURCE not in frame.f_code.co_filename:
         frame = frame.f_back

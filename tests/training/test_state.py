@@ -1,4 +1,5 @@
-"""A training that stops after any step and is taken up by another trainer ends to the last bit like one that was not disturbed."""
+"""A training that stops after any step and is taken up by another trainer ends to the last bit
+like one that was not disturbed."""
 
 import signal
 
@@ -19,7 +20,8 @@ from support.toy_training import assert_same, classifier, everything, toy, train
 
 
 def made():
-    """Random numbers everywhere: views drawn for two of four steps at once, mixup inside the steps, dropout from torch's own."""
+    """Random numbers everywhere: views drawn for two of four steps at once, mixup inside the
+    steps, dropout from torch's own."""
     model = classifier(nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.2)))
     return trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], model=model, chunk=64)
 
@@ -98,10 +100,11 @@ def test_without_a_checkpoint_a_signal_does_not_wait(handled):
     assert (one.epoch, len(one.history)) == (1, 1)
 
 
-def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_not_from_the_processs(
+def test_a_network_that_starts_anew_does_so_from_the_beginning_in_the_checkpoint(
     tmp_path,
 ):
-    """SoLar's second stage begins with the first network, though the trainer that gets there was given another."""
+    """SoLar's second stage begins with the first network, though the trainer that gets there was
+    given another."""
     x, _, candidates = toy()
 
     def solar(seed):
@@ -118,7 +121,7 @@ def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_n
     assert not any(name.startswith("initial.") for name in kept)  # which nobody needs any more
 
 
-# ---- refusing what is not this training's ----------------------------------------------------------------------------
+# ---- refusing what is not this training's --------------------------------------------------------
 
 
 def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):

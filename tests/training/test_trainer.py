@@ -22,15 +22,17 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.toy_training import assert_same, everything, toy, trainer
 
-# ---- what a step does -----------------------------------------------------------------------------------------------
+# ---- what a step does ----------------------------------------------------------------------------
 
 
 def test_a_step_equals_the_algorithm_of_the_paper_written_out():
-    """Output, F, loss on the old targets, debiased output, new targets, SGD: recomputed by hand for three epochs of whole batches."""
+    """Output, F, loss on the old targets, debiased output, new targets, SGD: recomputed by hand
+    for three epochs of whole batches."""
     x, _, candidates = toy()
     n = len(x)
     records = REBALANCERS["records"]()
-    # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
+    # One batch that holds everything: the order within it does not matter, so no knowledge of the
+    # trainer's draws is needed.
     tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(
         x, candidates
     )
@@ -64,7 +66,8 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
 
 
 def test_the_weights_of_candidates_act_in_every_refinement():
-    """PRODEN with weights, recomputed by hand: targets are the softmax times the weights, and start from the weights."""
+    """PRODEN with weights, recomputed by hand: targets are the softmax times the weights, and
+    start from the weights."""
     x, _, candidates = toy()
     weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.05
     weighted = candidates.with_weights(weights)
@@ -149,7 +152,7 @@ def test_solar_and_htc_refine_targets_from_the_first_epoch_on_and_others_do_not(
 
 
 @pytest.mark.parametrize("method", ["pico", "proden"])
-def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_those_from_before_the_step_for_others(
+def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_old_ones_for_others(
     method,
 ):
     x, _, candidates = toy()
@@ -411,7 +414,7 @@ def test_an_engine_that_cannot_run_here_is_refused(engine, message):
         trainer(engine=engine)
 
 
-# ---- learning --------------------------------------------------------------------------------------------------------
+# ---- learning ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -490,7 +493,7 @@ def test_parameters_of_an_extra_are_trained_too():
     assert float(extra.scale.detach()) != 1.0
 
 
-# ---- refusing what makes no sense ------------------------------------------------------------------------------------
+# ---- refusing what makes no sense ----------------------------------------------------------------
 
 
 def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
@@ -600,7 +603,7 @@ def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
     assert not (done.targets[torch.arange(len(x))][:, 3] > 0).any()
 
 
-# ---- checkpoints -----------------------------------------------------------------------------------------------------
+# ---- checkpoints ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(0.0, [2, 4, 6, 7]), (3600.0, [2, 7])])
@@ -665,7 +668,7 @@ def test_a_method_from_outside_the_package_needs_one_class_and_nothing_else():
     assert done.epoch == 2
 
 
-# ---- learning rates of single parameters ------------------------------------------------------------------------------
+# ---- learning rates of single parameters ---------------------------------------------------------
 
 
 class SlowEncoder(Classifier):
@@ -720,7 +723,7 @@ def test_a_training_with_several_learning_rates_resumes_within_an_epoch(tmp_path
     assert_same(everything(second), everything(whole))
 
 
-# ---- sets that lack the true label ------------------------------------------------------------------------------------
+# ---- sets that lack the true label ---------------------------------------------------------------
 
 
 def lacking(seed=0, share=0.3):

@@ -65,7 +65,7 @@ def test_a_view_has_the_shape_and_type_of_its_input_and_does_not_change_it(polic
     )  # the generator is the only source of randomness
 
 
-# ---- shift ------------------------------------------------------------------------------------------------------------
+# ---- shift ---------------------------------------------------------------------------------------
 
 
 def moved(image, down, right):
@@ -120,7 +120,7 @@ def test_a_shift_beyond_the_image_leaves_its_background():
     assert bool((views == image.min()).flatten(1).all(1).any())
 
 
-# ---- cutout -----------------------------------------------------------------------------------------------------------
+# ---- cutout --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", [0, 1, 3, 5])
@@ -148,7 +148,7 @@ def test_a_hole_larger_than_the_image_is_refused_with_its_side():
     assert "\n" not in str(caught.value)
 
 
-# ---- jitter -----------------------------------------------------------------------------------------------------------
+# ---- jitter --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0, 3.0])
@@ -197,7 +197,7 @@ def test_jitter_keeps_double_precision():
     )
 
 
-# ---- policies together ------------------------------------------------------------------------------------------------
+# ---- policies together ---------------------------------------------------------------------------
 
 
 def add(value):

@@ -1,4 +1,5 @@
-"""Views of images equal Pillow's results, are drawn with the documented distributions, and are independent for each image."""
+"""Views of images equal Pillow's results, are drawn with the documented distributions, and are
+independent for each image."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def within(values, low, high):
     return bool(((values >= low) & (values <= high)).all())
 
 
-# ---- crop, resize and flip --------------------------------------------------------------------------------------------
+# ---- crop, resize and flip -----------------------------------------------------------------------
 
 
 def pillow_crop(image, top, left, height, width, flip):
@@ -215,7 +216,7 @@ def test_padded_crops_are_moved_uniformly_by_up_to_an_eighth(side):
     assert bool((box.width == side).all())
 
 
-# ---- hole -------------------------------------------------------------------------------------------------------------
+# ---- hole ----------------------------------------------------------------------------------------
 
 
 def test_a_hole_is_pillows_rectangle_from_its_first_to_its_last_row_and_column_and_the_rest_stays():
@@ -259,7 +260,7 @@ def test_a_hole_in_an_image_of_32_pixels_has_85_pixels_on_average():
     assert abs(filled.mean() - 85) < 1
 
 
-# ---- views ------------------------------------------------------------------------------------------------------------
+# ---- views ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("policy", "kind"), EVERY)
@@ -378,7 +379,8 @@ def test_photographs_keep_a_third_of_their_area_and_their_colours():
     box = views("photo").parameters("weak", 20_000, (96, 96), CPU, generator(3)).box
     half = 0.5  # sides are rounded to whole pixels
     assert within((box.height + half) * (box.width + half), 0.35 * 96 * 96, torch.inf)
-    # By torchvision's rule, areas are uniform apart from boxes that do not fit, most of which are large.
+    # By torchvision's rule, areas are uniform apart from boxes that do not fit, most of which are
+    # large.
     assert float((box.height * box.width).quantile(0.1)) == pytest.approx(
         (0.35 + 0.1 * 0.65) * 96 * 96, rel=0.03
     )
@@ -414,8 +416,9 @@ def test_one_view_is_drawn_for_each_kind_in_the_order_asked_for():
     ("policy", "kind"), EVERY[:3]
 )  # tracing takes a second or more, and the fourth adds nothing
 def test_applying_draws_is_one_graph_without_synchronisation_and_gives_the_same_views(policy, kind):
-    # A shape or branch that depends on values would break the graph. The graph computes every operation for every image and selects, as on
-    # a GPU, whereas on a CPU only the required operations are computed.
+    # A shape or branch that depends on values would break the graph. The graph computes every
+    # operation for every image and selects, as on a GPU, whereas on a CPU only the required
+    # operations are computed.
     x, made = images(200), views(policy, channels_last=True)
     draws = made.parameters(kind, 200, SIZE, CPU, generator(12))
     torch.compiler.reset()
@@ -442,7 +445,7 @@ def test_large_images_and_single_ones_work_too():
             assert within(levels(view), 0, 255)
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def test_an_unknown_policy_is_refused_with_the_names_of_the_others():

@@ -1,4 +1,5 @@
-"""The kernels of image views against the batched torch operations, which test_randaugment compares with Pillow.
+"""The kernels of image views against the batched torch operations, which test_randaugment compares
+with Pillow.
 
 Without a GPU they run in Triton's interpreter.
 """
@@ -113,5 +114,6 @@ def test_whole_views_are_the_same_except_where_rounding_decides(policy, kind):
     ours = views._apply_kernels(x, draws)
     cpu = [None if part is None else type(part)(*(each.cpu() for each in part)) for part in draws]
     theirs = views.apply(x.cpu(), type(draws)(*cpu)).to(DEVICE)
-    # Equalize and autocontrast can amplify a difference of one level, so only the share of differing pixels is checked.
+    # Equalize and autocontrast can amplify a difference of one level, so only the share of
+    # differing pixels is checked.
     assert ((ours - theirs).abs() > 1e-4).float().mean() < 0.01

@@ -31,7 +31,8 @@ def generator(seed=0):
 
 
 def pictures(height=32, width=32, seed=0):
-    """Noise, smooth gradients with noise, constant, two-valued, extreme and narrow images, (n, 3, height, width) uint8."""
+    """Noise, smooth gradients with noise, constant, two-valued, extreme and narrow images, (n, 3,
+    height, width) uint8."""
     rng = np.random.default_rng(seed)
     noise = rng.integers(0, 256, (4, 3, height, width))
     rows, columns = np.linspace(0, 1, height)[:, None], np.linspace(0, 1, width)
@@ -94,7 +95,7 @@ ENHANCEMENTS = {
 }
 
 
-# ---- tables and blends: exact -----------------------------------------------------------------------------------------
+# ---- tables and blends: exact --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -171,7 +172,7 @@ def test_any_factor_gives_what_pillow_gives(seed, factor, name):
     )
 
 
-# ---- movements: at least 99% of the pixels ----------------------------------------------------------------------------
+# ---- movements: at least 99% of the pixels -------------------------------------------------------
 
 
 def movements(name, magnitude, width, height):
@@ -206,7 +207,7 @@ def test_what_a_movement_brings_in_from_outside_is_black():
         assert torch.equal(view[:, 0], view[:, 2])
 
 
-# ---- together ---------------------------------------------------------------------------------------------------------
+# ---- together ------------------------------------------------------------------------------------
 
 
 def test_identity_and_neutral_magnitudes_change_nothing():
@@ -295,11 +296,12 @@ def test_the_operations_of_the_rounds_are_independent():
     assert float(((pairs - mean) ** 2 / mean).sum()) < 195 + 4 * (2 * 195) ** 0.5
 
 
-# ---- colours ----------------------------------------------------------------------------------------------------------
+# ---- colours -------------------------------------------------------------------------------------
 
 
 def jittered(x, steps, amounts, grey=False):
-    """Every image through the steps (at most four) with the amounts of brightness, contrast, saturation and hue."""
+    """Every image through the steps (at most four) with the amounts of brightness, contrast,
+    saturation and hue."""
     order = torch.tensor([*steps, *[NOTHING] * (4 - len(steps))])[:, None].expand(4, len(x))
     return recolour(
         x,
@@ -328,7 +330,8 @@ def pillow_hue(image, turns):
 
 @pytest.mark.parametrize("steps", [-25, -13, -1, 0, 1, 7, 19, 25])
 def test_hue_is_that_of_pillow_up_to_its_coarse_steps(steps):
-    # Pillow rounds hue and saturation down to 256 steps each, and a step of hue is up to six levels of a channel.
+    # Pillow rounds hue and saturation down to 256 steps each, and a step of hue is up to six levels
+    # of a channel.
     x = pictures()
     theirs = by_pillow(x, lambda image: pillow_hue(image, (steps + 0.01 * np.sign(steps)) / 255))
     difference = (jittered(x, [HUE], [1.0, 1.0, 1.0, steps / 255]).float() - theirs.float()).abs()

@@ -394,7 +394,6 @@ def build_trainer(
     engine: str = "auto",
     on_nan: str = "stop",
     threads: int | str = "auto",
-    sync_batch_norm: bool = False,
 ) -> PartialLabelTrainer:
     """Build an experiment's network, parts and views, and the trainer that combines them.
 
@@ -405,7 +404,6 @@ def build_trainer(
         engine: How steps are run: "eager", "captured", "compiled" or "auto", see `PartialLabelTrainer`.
         on_nan: "stop" at a loss that is not finite, or "skip" its batch.
         threads: The number of CPU threads, or "auto" to measure which number is fastest.
-        sync_batch_norm: Whether batch norm statistics are computed over all processes.
 
     Returns:
         A trainer that has not seen the data yet.
@@ -460,7 +458,6 @@ def build_trainer(
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
         on_nan=on_nan,  # type: ignore[arg-type]
         threads=threads,  # type: ignore[arg-type]
-        sync_batch_norm=sync_batch_norm,
     )
 
 
@@ -475,7 +472,6 @@ def train(
     checkpoint_every: int = 1,
     on_nan: str = "stop",
     threads: int | str = "auto",
-    sync_batch_norm: bool = False,
 ) -> None:
     """Train the run of an experiment to its end, and resume it if it has a checkpoint; a finished run returns at once.
 
@@ -487,7 +483,7 @@ def train(
             costs; speeds in records do not include it.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
-        device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
+        device, engine, on_nan, threads: As for `build_trainer`.
 
     Raises:
         BusyError: If another process is training the run.
@@ -511,7 +507,6 @@ def train(
         "engine": engine,
         "on_nan": on_nan,
         "threads": threads,
-        "sync_batch_norm": sync_batch_norm,
     }
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)

@@ -16,7 +16,6 @@ BENCHMARK = {
     "--superclass": st.just(None),
     "--width": st.sampled_from(["-1", "0", "1", "2", "x"]),
     "--engine": NAME | st.sampled_from(["eager", "captured", "compiled"]),
-    "--sync-batch-norm": st.just(None),
     "--measure-every": WHOLE,
     "--schedule": NAME | st.sampled_from(["cosine", "step"]),
     "--milestones": WHOLE,

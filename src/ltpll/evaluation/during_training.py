@@ -1,7 +1,8 @@
-"""Evaluation during training: the callback that measures test accuracy, target recovery and the estimated prior."""
+"""Evaluation during training: test accuracy, target recovery and the estimated prior."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,17 +15,17 @@ from ltpll.errors import InputError
 from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
 from ltpll.interfaces import Outputs, Rebalancer
 from ltpll.training.callbacks import Measurement
-from ltpll.training.nonfinite import not_finite_error, record_is_finite
+from ltpll.training.nonfinite import not_finite_error
 from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, as_labels, whole_number
 
 UNCORRECTED = "uncorrected"
-"""The figures of predictions for the goal "accuracy", which are not corrected for the class prior."""
+"""The figures of predictions for the goal "accuracy", not corrected for the class prior."""
 
 
 class Evaluate(Measurement):
-    """Adds figures about test data, and about the true training labels if they are known, to the record of an epoch.
+    """Adds figures about test data, and about known training labels, to the record of an epoch.
 
     None of this is used for training.
 
@@ -33,11 +34,12 @@ class Evaluate(Measurement):
         y_test: Their class numbers.
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
-        details_every: The figures of single classes are kept for every so many epochs, for the last one and for those that are better than
-            all before them in some row. More than 1 keeps the records of long runs small.
+        details_every: The figures of single classes are kept for every so many epochs, for the last
+            one and for those that are better than all before them in some row. More than 1 keeps
+            the records of long runs small.
         shots: The bounds of many-, medium- and few-shot classes.
-        posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
-            the epochs that are evaluated.
+        posthoc: Further rebalancers to apply to the same logits, by the name under which their
+            figures are recorded; they see the end of the epochs that are evaluated.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -74,7 +76,8 @@ class Evaluate(Measurement):
         self._y = as_labels(self.y_test, "test", n_classes).to(trainer.device)
         if len(self._x) != len(self._y):
             raise InputError(
-                f"There are {len(self._x)} test rows but {len(self._y)} test labels: they must be the same rows."
+                f"There are {len(self._x)} test rows but {len(self._y)} test labels: "
+                "they must be the same rows."
             )
         for rebalancer in self.posthoc.values():
             rebalancer.attach(trainer.model)
@@ -85,24 +88,24 @@ class Evaluate(Measurement):
             self._y_train = as_labels(self.y_train, "training", n_classes).to(trainer.device)
             if len(self._y_train) != len(trainer.candidates):
                 raise InputError(
-                    f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows."
+                    f"There are {len(self._y_train)} training labels for "
+                    f"{len(trainer.candidates)} training rows."
                 )
             self._counts = torch.bincount(self._y_train, minlength=n_classes)
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state.
 
-        `test` holds the figures of the trainer's predictions, `uncorrected` those for the goal "accuracy" if they differ; the post-hoc
-        rebalancers and the method's variants have entries of the same form under their names.
+        `test` holds the figures of the trainer's predictions, `uncorrected` those for the goal
+        "accuracy" if they differ; the post-hoc rebalancers and the method's variants have entries
+        of the same form under their names.
 
         Raises:
             NotFiniteError: If predictions are not finite.
         """
         mean_target = trainer.targets.mean()
-        record: dict[str, Any] = {
-            **self._test_figures(trainer),
-            "mean_target": mean_target.tolist(),
-        }
+        record = self._test_figures(trainer)
+        record["mean_target"] = mean_target.tolist()
         prior = trainer.predictor.estimated_prior()
         if prior is not None:
             record["prior"] = prior.tolist()
@@ -112,26 +115,22 @@ class Evaluate(Measurement):
             record["mean_target_distance"] = prior_distance(mean_target, true_prior)
             if prior is not None:
                 record["prior_distance"] = prior_distance(prior, true_prior)
-        if not record_is_finite(record):
+        try:
+            json.dumps(record, allow_nan=False)
+        except ValueError:
             # Weights can be finite but so large that no prediction is.
-            raise not_finite_error(
-                "The network's predictions of test examples are",
-                trainer.epoch,
-                None,
-                (),
-                trainer.lr,
-            )
+            what = "The network's predictions of test examples are"
+            raise not_finite_error(what, trainer.epoch, None, (), trainer.lr) from None
         return record if self._keeps_details(record, trainer) else without_long_lists(record, 0)
 
     def _keeps_details(self, record: Mapping[str, Any], trainer: PartialLabelTrainer) -> bool:
         if trainer.epoch % self.details_every == 0 or trainer.epoch == trainer.epochs:
             return True
-        rows = [name for name, figures in record.items() if isinstance(figures, Mapping)]
-        return any(
-            _accuracy(record, row)
-            > max((_accuracy(one, row) for one in trainer.history if row in one), default=-1.0)
-            for row in rows
-        )
+        for row in [name for name, figures in record.items() if isinstance(figures, Mapping)]:
+            earlier = [_accuracy(one, row) for one in trainer.history if row in one]
+            if _accuracy(record, row) > max(earlier, default=-1.0):
+                return True
+        return False
 
     @torch.no_grad()
     def _test_figures(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
@@ -141,20 +140,17 @@ class Evaluate(Measurement):
         for name, other in self.posthoc.items():
             other.end_epoch(trainer)
             ways[name] = partial(self._posthoc_logits, trainer, other)
-        ways |= {
-            name: partial(trainer.predictor.adjusted, variant=name)
-            for name in trainer.method.variants
-        }
-        running = {
-            name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways
-        }
-        share = trainer.world.part(len(self._x))  # each process evaluates its share
+        for name in trainer.method.variants:
+            ways[name] = partial(trainer.predictor.adjusted, variant=name)
+        how = trainer.head.out_features, trainer.device
+        running = {name: RunningEvaluation(*how) for name in ways}
+        share = trainer.world.own_rows(len(self._x))  # each process evaluates its share
         x, start = self._x[share], share.start
         for outputs in trainer.predictor.chunks(x) if len(x) else ():
             labels = self._y[start : start + len(outputs.logits[0])]
             start += len(labels)
             for name, logits_of in ways.items():
-                running[name].add(logits_of(outputs), labels)
+                running[name].count(logits_of(outputs), labels)
         return {
             name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict()
             for name, each in running.items()
@@ -164,9 +160,8 @@ class Evaluate(Measurement):
     def _posthoc_logits(
         trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs
     ) -> Tensor:
-        return rebalancer.adjust(
-            trainer.method.predict(outputs), "prediction", trainer.head
-        ).logits[0]
+        predicted = trainer.method.predict(outputs)
+        return rebalancer.adjust(predicted, "prediction", trainer.head).logits[0]
 
 
 def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Metrics: how well logits predict true labels, overall and by class frequency, and how well targets and priors are recovered."""
+"""Metrics: how well logits predict labels, and how well targets and priors are recovered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Shots:
     def __post_init__(self) -> None:
         if not 0 < self.few <= self.many:
             raise InputError(
-                f"Few-shot (fewer than {self.few} examples) and many-shot (more than {self.many}) overlap: choose few ≤ many."
+                f"Few-shot (fewer than {self.few} examples) and many-shot (more than {self.many}) "
+                "overlap: choose few ≤ many."
             )
 
     def groups(self, class_counts: Tensor) -> dict[str, Tensor]:
@@ -41,7 +42,7 @@ class Shots:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures between 0 and 1; None where there is nothing to average, such as no class in the group."""
+    """Figures between 0 and 1; None where there is nothing to average, such as an empty group."""
 
     accuracy: float
     top5: float | None
@@ -58,18 +59,16 @@ class Evaluation:
 
 
 class RunningEvaluation:
-    """Evaluates predictions chunk by chunk: the logits of a whole test set with many classes can take gigabytes."""
+    """Evaluates predictions chunk by chunk: the logits of a whole test set can take gigabytes."""
 
     def __init__(self, n_classes: int, device: torch.device) -> None:
         self.n_classes = n_classes
-        self.total, self.correct = (
-            torch.zeros(n_classes, dtype=torch.int64, device=device) for _ in range(2)
-        )
+        self.total, self.correct = torch.zeros(2, n_classes, dtype=torch.int64, device=device)
         self.among_five = torch.zeros((), dtype=torch.int64, device=device)
         self.predicted = torch.zeros(n_classes, dtype=torch.float64, device=device)
 
-    def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Add the (n, classes) logits of examples with these labels, (n,)."""
+    def count(self, logits: Tensor, labels: Tensor) -> None:
+        """Count the (n, classes) logits of examples with these labels, (n,)."""
         hit = logits.argmax(1) == labels
         self.total += torch.bincount(labels, minlength=self.n_classes)
         self.correct += torch.bincount(labels[hit], minlength=self.n_classes)
@@ -80,13 +79,13 @@ class RunningEvaluation:
     def over_processes(self, world: World) -> RunningEvaluation:
         """Combine the counts of all processes, each of which has evaluated its share."""
         for name in ("total", "correct", "among_five", "predicted"):
-            setattr(self, name, world.total(getattr(self, name)))
+            setattr(self, name, world.sum_over_all(getattr(self, name)))
         return self
 
     def evaluation(
         self, class_counts: Tensor | None = None, shots: Shots | None = None
     ) -> Evaluation:
-        """Return the figures; `class_counts`, the numbers of training examples, define the three groups."""
+        """Return the figures; the numbers of training examples define the three groups."""
         n = int(self.total.sum())
         per_class = self.correct / self.total  # NaN for classes without test examples
         present = self.total > 0
@@ -97,23 +96,18 @@ class RunningEvaluation:
 
         balanced = mean_over(torch.ones_like(present))
         assert balanced is not None
-        groups = (
-            {}
-            if class_counts is None
-            else (shots or Shots()).groups(class_counts.to(present.device))
-        )
+        by_group: dict[str, float | None] = dict.fromkeys(("many", "medium", "few"))
+        if class_counts is not None:
+            groups = (shots or Shots()).groups(class_counts.to(present.device))
+            by_group = {name: mean_over(group) for name, group in groups.items()}
+        seen = zip(per_class.tolist(), present.tolist(), strict=True)
         return Evaluation(
             accuracy=int(self.correct.sum()) / n,
             top5=int(self.among_five) / n if self.n_classes > 5 else None,
             balanced_accuracy=balanced,
             balanced_error=1 - balanced,
-            many=mean_over(groups["many"]) if groups else None,
-            medium=mean_over(groups["medium"]) if groups else None,
-            few=mean_over(groups["few"]) if groups else None,
-            per_class=[
-                float(p) if s else None
-                for p, s in zip(per_class.tolist(), present.tolist(), strict=True)
-            ],
+            **by_group,
+            per_class=[float(recall) if tested else None for recall, tested in seen],
             mean_prediction=(self.predicted / n).tolist(),
         )
 
@@ -126,7 +120,8 @@ def evaluate(
     Args:
         logits: The logits used for prediction.
         labels: The true class numbers.
-        class_counts: The number of training examples of each class, for the three groups of classes.
+        class_counts: The number of training examples of each class, for the three groups of
+            classes.
         shots: The bounds of these groups.
 
     Raises:
@@ -138,10 +133,11 @@ def evaluate(
     """
     if len(logits) != len(labels) or len(labels) == 0:
         raise InputError(
-            f"Evaluation needs one label per prediction, not {counted(len(logits), 'prediction')} for {counted(len(labels), 'label')}."
+            f"Evaluation needs one label per prediction, not {counted(len(logits), 'prediction')} "
+            f"for {counted(len(labels), 'label')}."
         )
     running = RunningEvaluation(logits.shape[1], logits.device)
-    running.add(logits, labels)
+    running.count(logits, labels)
     return running.evaluation(class_counts, shots)
 
 
@@ -165,9 +161,10 @@ def calibration_figures(
         right: Whether the label is right.
 
     Returns:
-        `rows`, `accuracy`, `mean_confidence`; `calibration_error`, the mean distance between confidence and accuracy in ten equal intervals
-        of confidence, weighted by their rows; and `ranking`, the probability that a right label has a higher confidence than a wrong
-        one (the area under the ROC curve), or None if all are right or all wrong.
+        `rows`, `accuracy`, `mean_confidence`; `calibration_error`, the mean distance between
+        confidence and accuracy in ten equal intervals of confidence, weighted by their rows; and
+        `ranking`, the probability that a right label has a higher confidence than a wrong one (the
+        area under the ROC curve), or None if all are right or all wrong.
 
     Examples:
         >>> calibration_figures(np.array([0.9, 0.6]), np.array([True, False]))["ranking"]

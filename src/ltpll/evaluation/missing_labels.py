@@ -1,12 +1,14 @@
-"""Missing labels: how many candidate sets lack the true label, and how far probabilities can be trusted, without true labels.
+"""Missing labels: how many candidate sets lack the true label, and calibration without labels.
 
-A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a share ε of such sets lacks the true label,
-and wrong labels are drawn at random, then the set is observed with a probability proportional to
+A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a
+share ε of such sets lacks the true label, and wrong labels are drawn at random, then the set is
+observed with a probability proportional to
 
     (1 − ε) s  +  ε (1 − s) k / (C − k),
 
-and the share of the second term is the probability that the set lacks its label. ε, and the temperature that calibrates the classifier, are
-those that make all sets most probable together: if the classifier is often wrong, the temperature is high, and contradictions count little.
+and the share of the second term is the probability that the set lacks its label. ε, and the
+temperature that calibrates the classifier, are those that make all sets most probable together: if
+the classifier is often wrong, the temperature is high, and contradictions count little.
 """
 
 from __future__ import annotations
@@ -42,57 +44,55 @@ def fit_missing_labels(
     *,
     temperature_by_strata: bool = False,
 ) -> MissingLabels:
-    """Fit the shares of sets that lack the true label, and the temperature, to out-of-fold predictions.
+    """Fit the shares of sets without the true label, and the temperature, to predictions.
 
     Args:
         predictions: Predictions by classifiers that were not trained on the rows.
         n_classes: The number of classes.
-        strata: The kind of each row, from 0; sets of different kinds may lack the true label with different frequency.
-        temperature_by_strata: Whether the temperature is fitted together with a share for each kind, or with a common one.
+        strata: The kind of each row, from 0; sets of different kinds may lack the true label with
+            different frequency.
+        temperature_by_strata: Whether the temperature is fitted together with a share for each
+            kind, or with a common one.
     """
-    sizes = np.diff(predictions.offsets)
+    sizes, probability = np.diff(predictions.offsets), predictions.set_probability
     kinds = strata if temperature_by_strata else np.zeros_like(strata)
-    place = _temperature(predictions.set_probability, sizes, n_classes, kinds)
-    holds, lacks = set_likelihoods(
-        predictions.set_probability[:, place].astype(np.float64), sizes, n_classes
-    )
+    place = _temperature(probability, sizes, n_classes, kinds)
+    holds, lacks = set_likelihoods(probability[:, place].astype(np.float64), sizes, n_classes)
     shares = _missing_shares(holds, lacks, strata)
     missing = shares[strata]
-    return MissingLabels(
-        TEMPERATURES[place],
-        shares,
-        missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300),
-    )
+    suspicion = missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300)
+    return MissingLabels(TEMPERATURES[place], shares, suspicion)
 
 
 def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:
-    """The estimated share of sets that lack the true label for sets of each size, from 0 to the number of classes.
+    """The estimated share of sets that lack the true label, for sets of each size from 0.
 
-    A set that has lost its true label is often smaller than others, so one share for all sizes would be wrong for most of them. Sizes with
-    few rows are shrunk towards the share of all rows.
+    A set that has lost its true label is often smaller than others, so one share for all sizes
+    would be wrong for most of them. Sizes with few rows are shrunk towards the share of all rows.
     """
     sizes = np.diff(predictions.offsets).astype(np.int64)
     found = fit_missing_labels(predictions, n_classes, sizes, temperature_by_strata=True).suspicion
     total = np.bincount(sizes, weights=found, minlength=n_classes + 1) + POOLED * found.mean()
-    return [
-        float(share) for share in total / (np.bincount(sizes, minlength=n_classes + 1) + POOLED)
-    ]
+    shares: list[float] = (total / (np.bincount(sizes, minlength=n_classes + 1) + POOLED)).tolist()
+    return shares
 
 
 def set_likelihoods(s: Floats, sizes: Numbers, n_classes: int) -> tuple[Floats, Floats]:
-    """How probable each set is if it holds the true label, and if it lacks it, up to a common factor; s may have several columns."""
+    """How probable each set is if it holds and if it lacks the true label, up to a common factor.
+
+    s may have several columns.
+    """
     ratio = np.where(sizes < n_classes, sizes / np.maximum(n_classes - sizes, 1), 0.0)
     return np.maximum(s, 1e-30), np.maximum(1 - s, 0) * (ratio if s.ndim == 1 else ratio[:, None])
 
 
 def _temperature(set_probability: Shares, sizes: Numbers, n_classes: int, strata: Numbers) -> int:
-    """The place of the temperature in `TEMPERATURES` that makes the sets most probable, each with its own share of missing labels."""
+    """The place in `TEMPERATURES` of the one that makes the sets most probable."""
     rows = slice(None, None, -(-len(sizes) // MOST_ROWS))
     holds, lacks = set_likelihoods(set_probability[rows].astype(np.float64), sizes[rows], n_classes)
-    missing = np.stack(
-        [_missing_shares(holds[:, t], lacks[:, t], strata[rows]) for t in range(holds.shape[1])],
-        axis=1,
-    )[strata[rows]]
+    columns = zip(holds.T, lacks.T, strict=True)
+    shares = [_missing_shares(*column, strata[rows]) for column in columns]
+    missing = np.stack(shares, axis=1)[strata[rows]]
     return int(np.log(missing * lacks + (1 - missing) * holds).sum(0).argmax())
 
 

@@ -1,8 +1,8 @@
 """Scores of predictions against candidate sets, for model selection without true labels.
 
-Held-out sets may hold classes that were never a candidate in training. They cannot be predicted, so their probability is zero: a set
-that holds nothing else is not covered, and their recall is zero. Settings that are compared on the same folds lack the same classes, so
-their scores can be compared.
+Held-out sets may hold classes that were never a candidate in training. They cannot be predicted, so
+their probability is zero: a set that holds nothing else is not covered, and their recall is zero.
+Settings that are compared on the same folds lack the same classes, so their scores can be compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ltpll.formatting import counted
 
 
 def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> float:
-    """The share of rows whose predicted class is a candidate; this is the accuracy if every set has one label.
+    """The share of rows whose predicted class is a candidate: the accuracy if sets have one label.
 
     Args:
         candidates: The candidate sets.
@@ -35,15 +35,18 @@ def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]
 def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArray[Any]) -> float:
     """The accuracy that the model itself expects given the candidate sets (Wang et al., ICLR 2025).
 
-    It is the mean over rows of p_ŷ / Σ_{j∈S} p_j, or 0 where the prediction ŷ is not in the set S. Unlike the covering rate, it does not
-    reward a prediction just because the set is large ("Realistic Evaluation of Deep Partial-Label Learning Algorithms").
+    It is the mean over rows of p_ŷ / Σ_{j∈S} p_j, or 0 where the prediction ŷ is not in the set S.
+    Unlike the covering rate, it does not reward a prediction just because the set is large
+    ("Realistic Evaluation of Deep Partial-Label Learning Algorithms").
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets
+            may be missing, if they were unseen.
 
     Examples:
-        >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
+        >>> probabilities = np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]])
+        >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), probabilities)
         0.875
     """
     probabilities = _of_all_classes(candidates, probabilities)
@@ -57,17 +60,20 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
 def approximated_balanced_accuracy_score(
     candidates: Candidates, probabilities: npt.NDArray[Any]
 ) -> float:
-    """The balanced accuracy that the model itself expects given the candidate sets: every class counts the same.
+    """The balanced accuracy that the model itself expects given the candidate sets.
 
-    Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the set S. The recall of class j is then
-    the share of Σ_i P_ij in rows that are predicted as j; the score is its mean over the classes that any set holds.
+    Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the
+    set S. The recall of class j is then the share of Σ_i P_ij in rows that are predicted as j; the
+    score is its mean over the classes that any set holds.
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets
+            may be missing, if they were unseen.
 
     Examples:
-        >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
+        >>> probabilities = np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]])
+        >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), probabilities)
         0.6666666666666666
     """
     probabilities = _of_all_classes(candidates, probabilities)
@@ -84,9 +90,10 @@ def approximated_balanced_accuracy_score(
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
-    """`covering_rate_score` as a scorer: a fitted classifier, held-out inputs, and their candidate sets in any form that `fit` takes.
+    """`covering_rate_score` as a scorer of a fitted classifier on held-out inputs and their sets.
 
-    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps rare classes in training.
+    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps
+    rare classes in training.
 
     Examples:
         >>> from sklearn.model_selection import GridSearchCV
@@ -125,7 +132,7 @@ def _of_all_classes(
 def _inside(
     candidates: Candidates, probabilities: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The row and the label of every candidate, and the probability of the whole set of each row."""
+    """The row and the label of every candidate, and the probability of the set of each row."""
     offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
     rows = np.repeat(np.arange(len(candidates)), np.diff(offsets))
     mass = np.bincount(rows, weights=probabilities[rows, labels], minlength=len(candidates))
@@ -138,16 +145,14 @@ def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.ND
 
     if len(candidates) != len(predicted):
         raise InputError(
-            f"Give one prediction per set, not {counted(len(predicted), 'prediction')} for {counted(len(candidates), 'candidate set')}."
+            f"Give one prediction per set, not {counted(len(predicted), 'prediction')} for "
+            f"{counted(len(candidates), 'candidate set')}."
         )
-    found: npt.NDArray[np.bool_] = (
-        candidates.contains(torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64)))
-        .cpu()
-        .numpy()
-    )
+    labels = torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64))
+    found: npt.NDArray[np.bool_] = candidates.contains(labels).cpu().numpy()
     return found
 
 
 def _sets_for(estimator: Any, y: Any) -> Candidates:
-    """The candidate sets with the class numbers of the estimator, and behind them those of classes that it has never seen."""
+    """The candidate sets with the estimator's class numbers; unseen classes come behind them."""
     return read_labels(y, tuple(estimator.classes_.tolist()), more=True).candidates

@@ -1,4 +1,4 @@
-"""Set predictions: what a classifier says about each example's candidate set, computed a few rows at a time."""
+"""Set predictions: what a classifier says about each example's candidate set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Shares = npt.NDArray[np.float32]
 
 
 class InsideSets(NamedTuple):
-    """The label of each row and its likeliest other candidate, and their probabilities given that the true label is a candidate."""
+    """The label of each row, its likeliest other candidate, and their shares of the set."""
 
     label: Numbers
     share: Shares
@@ -35,54 +35,44 @@ class InsideSets(NamedTuple):
 
 @dataclass(frozen=True)
 class SetPredictions:
-    """A classifier's predictions for examples with candidate sets; the probabilities of all classes are kept only if they are few."""
+    """A classifier's predictions for examples with candidate sets.
 
-    offsets: (
-        Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
-    )
+    The probabilities of all classes are kept only if they are few.
+    """
+
+    # The candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`.
+    offsets: Numbers
     candidates: Numbers
     weights: Shares  # what is known about each candidate beside the classifier, such as votes
     candidate_probability: Shares  # of each candidate
     set_probability: Shares  # of all candidates of a row together, (rows, temperatures)
-    outside_probability: Shares  # of the likeliest class that is not a candidate, (rows, temperatures); 0 where every class is one
+    # Of the likeliest class that is not a candidate, (rows, temperatures); 0 where every class is
+    # one.
+    outside_probability: Shares
     inside: Numbers  # the likeliest candidate
     outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
     supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate
-    log_probability: npt.NDArray[np.float16] | None = (
-        None  # of every class, (rows, classes); None if they would be too many
-    )
+    # Of every class, (rows, classes); None if they would be too many.
+    log_probability: npt.NDArray[np.float16] | None = None
 
     @classmethod
     def empty(cls, sets: Candidates) -> SetPredictions:
         """Zeros for all rows of the sets, to be filled by `put`."""
-        n, flat = len(sets), len(sets.labels)
-        offsets, labels = (
-            part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels)
-        )
-        inside, outside = np.zeros((2, n), dtype=np.int64)
-        of_set, of_outside = np.zeros((2, n, len(TEMPERATURES)), dtype=np.float32)
-        weights = (
-            np.ones(flat, dtype=np.float32)
-            if sets.weights is None
-            else sets.weights.cpu().numpy().astype(np.float32)
-        )
-        log_probability = (
-            np.zeros((n, sets.n_classes), dtype=np.float16)
-            if n * sets.n_classes <= PROBABILITIES_STORED
-            else None
-        )
-        candidate, supported = np.zeros(flat, dtype=np.float32), np.zeros(n, dtype=bool)
+        n, n_classes = len(sets), sets.n_classes
+        weights = torch.ones(len(sets.labels)) if sets.weights is None else sets.weights
+        few = n * n_classes <= PROBABILITIES_STORED
+        by_temperature = (n, len(TEMPERATURES))
         return cls(
-            offsets,
-            labels,
-            weights,
-            candidate,
-            of_set,
-            of_outside,
-            inside,
-            outside,
-            supported,
-            log_probability,
+            sets.offsets.cpu().numpy().astype(np.int64),
+            sets.labels.cpu().numpy().astype(np.int64),
+            weights.cpu().numpy().astype(np.float32),
+            candidate_probability=np.zeros(len(sets.labels), dtype=np.float32),
+            set_probability=np.zeros(by_temperature, dtype=np.float32),
+            outside_probability=np.zeros(by_temperature, dtype=np.float32),
+            inside=np.zeros(n, dtype=np.int64),
+            outside=np.zeros(n, dtype=np.int64),
+            supported=np.zeros(n, dtype=bool),
+            log_probability=np.zeros((n, n_classes), dtype=np.float16) if few else None,
         )
 
     @classmethod
@@ -99,9 +89,8 @@ class SetPredictions:
         for t, temperature in enumerate(TEMPERATURES):
             tempered = torch.softmax(logs / temperature, dim=1)
             found.set_probability[:, t] = (tempered * mask).sum(1).numpy()
-            found.outside_probability[:, t] = (
-                (tempered * ~mask).gather(1, outside[:, None]).squeeze(1).numpy()
-            )
+            beyond = (tempered * ~mask).gather(1, outside[:, None])
+            found.outside_probability[:, t] = beyond.squeeze(1).numpy()
         found.inside[:], found.supported[:] = best.numpy(), (inside >= other).numpy()
         found.outside[:] = torch.where(other < 0, -1, outside).numpy()
         return found
@@ -119,63 +108,54 @@ class SetPredictions:
         """The predictions for some rows."""
         places, sizes = self.places(rows), np.diff(self.offsets)[rows]
         by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
-        by_row["log_probability"] = (
-            None if self.log_probability is None else self.log_probability[rows]
-        )
+        if self.log_probability is not None:
+            by_row["log_probability"] = self.log_probability[rows]
         flat = (self.candidates[places], self.weights[places], self.candidate_probability[places])
         return SetPredictions(np.append(0, np.cumsum(sizes)), *flat, **by_row)
 
     def places(self, rows: npt.NDArray[Any]) -> Numbers:
         """The places of the rows' candidates in the flat arrays."""
         sizes = np.diff(self.offsets)[rows]
-        ends = np.cumsum(sizes)
-        return np.asarray(
-            np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes) + np.arange(sizes.sum())
-        )
+        before = np.cumsum(sizes) - sizes
+        first = np.repeat(self.offsets[:-1][rows] - before, sizes)
+        return np.asarray(first + np.arange(sizes.sum()))
 
     def most_probable(self, shares: Shares) -> InsideSets:
-        """Each row's label and runner-up, by the share of each candidate, such as those of `candidate_shares`."""
+        """Each row's label and runner-up, by the shares of `candidate_shares`."""
         rows = np.repeat(np.arange(len(self.inside)), np.diff(self.offsets))
         # Sorted by row, then by falling share; the lower class number comes first in a tie.
         order = np.lexsort((self.candidates, -shares, rows))
         first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
         second = order[self.offsets[:-1] + ~alone]
-        return InsideSets(
-            self.candidates[first],
-            shares[first],
-            self.candidates[second],
-            np.where(alone, np.float32(0), shares[second]),
-        )
+        runner_up_share = np.where(alone, np.float32(0), shares[second])
+        labels, runners_up = self.candidates[first], self.candidates[second]
+        return InsideSets(labels, shares[first], runners_up, runner_up_share)
 
     def outside_shares(self, temperature: float = 1.0) -> Shares:
-        """The probability of the likeliest class that is not a candidate, given that no candidate is the true label.
+        """The probability of the likeliest class outside each set, given that none inside is true.
 
         Args:
             temperature: By which logits are divided, one of `TEMPERATURES`.
         """
         place = TEMPERATURES.index(temperature)
         rest = np.maximum(1 - self.set_probability[:, place], self.outside_probability[:, place])
-        return np.asarray(
-            self.outside_probability[:, place] / np.maximum(rest, TINY), dtype=np.float32
-        )
+        shares = self.outside_probability[:, place] / np.maximum(rest, TINY)
+        return np.asarray(shares, dtype=np.float32)
 
     def candidate_shares(self, temperature: float = 1.0) -> Shares:
-        """The probability of each candidate given that one of the row's candidates is the true label, with their weights."""
+        """The probability of each candidate, with its weight, given that one of its row is true."""
         logs = np.log(np.maximum(self.candidate_probability, TINY)) / temperature
         starts, sizes = self.offsets[:-1], np.diff(self.offsets)
         weights = self.weights * np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
-        return np.asarray(
-            weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32
-        )
+        shares = weights / np.repeat(np.add.reduceat(weights, starts), sizes)
+        return np.asarray(shares, dtype=np.float32)
 
     def probabilities(self, temperature: float = 1.0) -> npt.NDArray[np.float16] | None:
-        """The probability of every class, (rows, classes), a few rows at a time; None if they were not kept."""
+        """The probability of every class, (rows, classes); None if they were not kept."""
         if self.log_probability is None:
             return None
         found = np.empty_like(self.log_probability)
-        for rows in np.array_split(
-            np.arange(len(found)), max(1, found.size // PROBABILITIES_AT_ONCE)
-        ):
+        for rows in _in_blocks(*found.shape):
             logs = self.log_probability[rows].astype(np.float32) / temperature
             shares = np.exp(logs - logs.max(1, keepdims=True))
             found[rows] = shares / shares.sum(1, keepdims=True)
@@ -191,34 +171,26 @@ class SetPredictions:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> SetPredictions:
-        columns: dict[str, Any] = {
-            column.name: tensors[column.name].numpy() for column in fields(cls)
-        }
-        return cls(
-            **{
-                **columns,
-                "log_probability": columns["log_probability"]
-                if columns["log_probability"].size
-                else None,
-            }
-        )
+        columns: dict[str, Any] = {each.name: tensors[each.name].numpy() for each in fields(cls)}
+        if not columns["log_probability"].size:
+            del columns["log_probability"]
+        return cls(**columns)
 
 
 def predict_sets(
     predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], sets: Candidates
 ) -> SetPredictions:
-    """Predict all examples in blocks of rows, so that the full matrix of probabilities never exists."""
+    """Predict all examples in blocks of rows, never with the full matrix of probabilities."""
     found = SetPredictions.empty(sets)
-    for rows in np.array_split(
-        np.arange(len(x)), max(1, len(x) * sets.n_classes // PROBABILITIES_AT_ONCE)
-    ):
-        found.put(
-            rows,
-            SetPredictions.of(
-                torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1])), sets.select(rows)
-            ),
-        )
+    for rows in _in_blocks(len(x), sets.n_classes):
+        probabilities = torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1]))
+        found.put(rows, SetPredictions.of(probabilities, sets.select(rows)))
     return found
+
+
+def _in_blocks(n: int, n_classes: int) -> list[Numbers]:
+    """The numbers of all rows, a few at a time."""
+    return np.array_split(np.arange(n), max(1, n * n_classes // PROBABILITIES_AT_ONCE))
 
 
 def judged(classifier: Any, x: npt.NDArray[Any], sets: Candidates) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""A Triton kernel that turns the first convolution into a matrix product, because cuDNN is slow with three channels."""
+"""A Triton kernel for the first convolution: cuDNN is slow with three channels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _neighbourhoods(
 
 
 def neighbourhoods(x: Tensor) -> Tensor:
-    """The 3×3 pixels around each position, channels last, padded to a power of two: (batch, rows, columns, ≥ 9 · channels)."""
+    """The 3×3 pixels around each position, channels last, padded to a power of two."""
     batch, channels, rows, columns = x.shape
     width = triton.next_power_of_2(9 * channels)
     y = torch.empty(batch, rows, columns, width, dtype=x.dtype, device=x.device)

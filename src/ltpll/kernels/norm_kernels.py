@@ -1,9 +1,10 @@
-"""Triton kernels for batch norm, shortcut and ReLU on channels-last CUDA tensors, with as little memory traffic as possible.
+"""Triton kernels for batch norm, shortcut and ReLU on channels-last CUDA tensors.
 
-They are hand-written because these operations are limited by memory bandwidth, which neither torch's kernels nor compiled ones use fully
-(docs/performance.md has measurements). Tensors are treated as matrices, with one row per pixel and one column per channel. Sums over rows
-take two steps: every program writes the sum of its rows, and the last program to finish adds these up in a fixed order, so that results
-are deterministic.
+They are hand-written because these operations are limited by memory bandwidth, which neither
+torch's kernels nor compiled ones use fully (docs/performance.md has measurements). Tensors are
+treated as matrices, with one row per pixel and one column per channel. Sums over rows take two
+steps: every program writes the sum of its rows, and the last program to finish adds these up in a
+fixed order, so that results are deterministic.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ APPLY_BACKWARD_TILE = 2048
 
 @triton.jit
 def _is_last(counter):
-    """Whether all other programs of this column group have written their sums; the last one resets the counter."""
+    """Whether all other programs of this column group are done; the last one resets the counter."""
     tl.debug_barrier()
     last = tl.atomic_add(counter + tl.program_id(1), 1, sem="acq_rel") == tl.num_programs(0) - 1
     if last:
@@ -51,13 +52,13 @@ def _both_sums(partial, column, C, BC: tl.constexpr):
 
 @triton.jit
 def _sum_forward(
-    x, weight, bias, running_mean, running_var, batches, partial, counter, statistics, n_rows, rows_each, momentum, eps, C,
-    BR: tl.constexpr, BC: tl.constexpr,
+    x, weight, bias, running_mean, running_var, batches, partial, counter, statistics,
+    n_rows, rows_each, momentum, eps, C, BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Mean and deviation, the scale and offset of the normalisation, and the running statistics."""
     piece = tl.program_id(0)
     column = tl.program_id(1) * BC + tl.arange(0, BC)
-    # Subtracting the running mean first keeps the variance accurate when it is small beside the mean.
+    # Subtracting the running mean first keeps a variance accurate that is small beside the mean.
     old_mean = tl.load(running_mean + column)
     total = tl.zeros((BR, BC), tl.float32)
     square = tl.zeros((BR, BC), tl.float32)
@@ -102,7 +103,7 @@ def _sum_forward(
 
 @triton.jit
 def _subsampled_row(row, height, width):
-    """The row of a pixel after subsampling, and which pixels are kept: those with an even row and column."""
+    """The row of a pixel after subsampling, and which are kept: those in even rows and columns."""
     down, across = (row // width) % height, row % width
     # Heights are even, so this formula holds across image boundaries.
     return (row // width // 2) * (width // 2) + across // 2, (down % 2 == 0) & (across % 2 == 0)
@@ -111,7 +112,8 @@ def _subsampled_row(row, height, width):
 @triton.jit(do_not_specialize=["height", "width"])
 def _apply_forward(
     x, scale, offset, shortcut, y, small, kept, n_rows, C, height, width,
-    BR: tl.constexpr, BC: tl.constexpr, ADDS: tl.constexpr, RELU: tl.constexpr, KEEPS: tl.constexpr, SUBSAMPLES: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr, ADDS: tl.constexpr, RELU: tl.constexpr,
+    KEEPS: tl.constexpr, SUBSAMPLES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BR + tl.arange(0, BR)
     column = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -144,11 +146,11 @@ def _apply_forward(
 
 @triton.jit(do_not_specialize=["height", "width"])
 def _sum_backward(
-    grad, other_grad, x, weight, kept, statistics, through, partial, counter, grad_weight, grad_bias, coef, n_rows, rows_each, C,
-    height, width, BR: tl.constexpr, BC: tl.constexpr,
+    grad, other_grad, x, weight, kept, statistics, through, partial, counter, grad_weight,
+    grad_bias, coef, n_rows, rows_each, C, height, width, BR: tl.constexpr, BC: tl.constexpr,
     TWICE: tl.constexpr, SUBSAMPLES: tl.constexpr, ADDS: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of weight and bias, and per channel three coefficients that give x's gradient from the output's gradient and x.
+    """The gradients of weight and bias, and three coefficients per channel for that of x.
 
     With a shortcut or two gradients, the gradient after the ReLU is written too.
     """
@@ -269,36 +271,34 @@ class _Shape:
 
 
 class NormReLUFunction(torch.autograd.Function):
-    """Batch norm with batch statistics, an optional shortcut and an optional ReLU; returns the result twice.
+    """Batch norm with batch statistics, an optional shortcut and ReLU; returns the result twice.
 
-    A result that is used twice (by the next convolution and by its shortcut) has two gradients, which the backward kernel adds while
-    reading them. With `subsamples`, the second result has every second row and column of pixels only.
+    A result that is used twice (by the next convolution and by its shortcut) has two gradients,
+    which the backward kernel adds while reading them. With `subsamples`, the second result has
+    every second row and column of pixels only.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, shortcut: Tensor | None, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor,
-        batches: Tensor, counter: Tensor, momentum: float, eps: float, relu: bool, subsamples: bool,
+        ctx: Any, x: Tensor, shortcut: Tensor | None, weight: Tensor, bias: Tensor,
+        running_mean: Tensor, running_var: Tensor, batches: Tensor, counter: Tensor,
+        momentum: float, eps: float, relu: bool, subsamples: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         shape = _Shape(x)
         grid, each, tile = shape.sums(SUM_TILE)
         partial = torch.empty(2, grid[0], shape.columns, dtype=torch.float32, device=x.device)
-        statistics = torch.empty(
-            4, shape.columns, dtype=torch.float32, device=x.device
-        )  # mean, inverse deviation, scale, offset
+        # Mean, inverse deviation, scale, offset.
+        statistics = torch.empty(4, shape.columns, dtype=torch.float32, device=x.device)
         _sum_forward[grid](
             x, weight, bias, running_mean, running_var, batches, partial, counter, statistics,
             shape.rows, each, momentum, eps, shape.columns, **tile,
         )  # fmt: skip
-        # After a shortcut, x alone does not show which values passed the ReLU: store one bit each.
-        kept = (
-            torch.empty(x.numel() // 8, dtype=torch.uint8, device=x.device)
-            if shortcut is not None and relu
-            else None
-        )
-        y, second = scale_and_shift(
-            x, statistics[2], statistics[3], shortcut, relu, subsamples, kept
-        )
+        kept = None
+        if shortcut is not None and relu:
+            # Then x alone does not show which values passed the ReLU: store one bit each.
+            kept = torch.empty(x.numel() // 8, dtype=torch.uint8, device=x.device)
+        scale, offset = statistics[2], statistics[3]
+        y, second = scale_and_shift(x, scale, offset, shortcut, relu, subsamples, kept)
         ctx.save_for_backward(x, kept, weight, counter, statistics)
         ctx.adds, ctx.relu, ctx.subsamples = shortcut is not None, relu, subsamples
         ctx.set_materialize_grads(False)
@@ -325,9 +325,10 @@ class NormReLUFunction(torch.autograd.Function):
         )
         through = torch.empty_like(one) if writes else one
         _sum_backward[grid](
-            one, one if other is None else other, x, weight, x if kept is None else kept, statistics, through,
-            partial, counter, grad_weight, grad_bias, sums[2:], shape.rows, each, shape.columns, *shape.image,
-            **tile, TWICE=other is not None, SUBSAMPLES=ctx.subsamples, ADDS=ctx.adds, RELU=ctx.relu,
+            one, one if other is None else other, x, weight, x if kept is None else kept,
+            statistics, through, partial, counter, grad_weight, grad_bias, sums[2:],
+            shape.rows, each, shape.columns, *shape.image, **tile,
+            TWICE=other is not None, SUBSAMPLES=ctx.subsamples, ADDS=ctx.adds, RELU=ctx.relu,
         )  # fmt: skip
         grad_x = torch.empty_like(x)
         grid, tile = shape.elementwise(APPLY_BACKWARD_TILE)
@@ -349,29 +350,19 @@ def scale_and_shift(
 ) -> tuple[Tensor, Tensor]:
     """relu(scale · x + offset + shortcut) per channel: batch norm with known statistics.
 
-    Returns the result twice, the second time with every second row and column of pixels only if it `subsamples`. `kept` receives one bit
-    per value, set if the value is positive.
+    Returns the result twice, the second time with every second row and column of pixels only if it
+    `subsamples`. `kept` receives one bit per value, set if the value is positive.
     """
     shape = _Shape(x)
     y = second = torch.empty_like(x)
     if subsamples:
         half = (len(x), shape.columns, x.shape[2] // 2, x.shape[3] // 2)
-        second = torch.empty(
-            half, dtype=x.dtype, device=x.device, memory_format=torch.channels_last
-        )
+        layout = torch.channels_last
+        second = torch.empty(half, dtype=x.dtype, device=x.device, memory_format=layout)
     grid, tile = shape.elementwise(APPLY_TILE)
     adds, keeps = shortcut is not None, kept is not None
-    given = (
-        x,
-        scale,
-        offset,
-        shortcut if adds else x,
-        y,
-        second,
-        kept if keeps else x,
-        shape.rows,
-        shape.columns,
-        *shape.image,
-    )
-    _apply_forward[grid](*given, **tile, ADDS=adds, RELU=relu, KEEPS=keeps, SUBSAMPLES=subsamples)
+    given = (x, scale, offset, shortcut if adds else x, y, second, kept if keeps else x)
+    sizes = (shape.rows, shape.columns, *shape.image)
+    flags = {"ADDS": adds, "RELU": relu, "KEEPS": keeps, "SUBSAMPLES": subsamples}
+    _apply_forward[grid](*given, *sizes, **tile, **flags)
     return y, second

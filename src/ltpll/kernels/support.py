@@ -25,7 +25,8 @@ def _triton_works(device: torch.device) -> bool:
         return bool(add_one(torch.ones(4, device=device)).sum() == 8)
     except Exception as error:  # a missing compiler or an old driver can raise anything
         warnings.warn(
-            f"Triton does not work here ({type(error).__name__}: {error}); training is slower without it.",
+            f"Triton does not work here ({type(error).__name__}: {error}); "
+            "training is slower without it.",
             stacklevel=2,
         )
         return False

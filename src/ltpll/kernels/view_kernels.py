@@ -1,7 +1,8 @@
-"""Triton kernels for image views on a GPU, with the results of the functions of the same names for a CPU; one program per image.
+"""Triton kernels for image views, with the results on a CPU; one program per image.
 
-They are hand-written because a program applies only the operation that its image needs, whereas batched torch operations would compute
-all fourteen and select, in hundreds of passes over memory. Between the kernels, images are (batch, 3, rows · columns) uint8.
+They are hand-written because a program applies only the operation that its image needs, whereas
+batched torch operations would compute all fourteen and select, in hundreds of passes over memory.
+Between the kernels, images are (batch, 3, rows · columns) uint8.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# The numbers of operations and colour steps again, because a kernel only sees constants of its own file.
+# Numbers of operations and colour steps again: a kernel only sees constants of its own file.
 AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (
     tl.constexpr(k) for k in range(1, 10)
 )
 C_BRIGHTNESS, C_CONTRAST, C_SATURATION, C_HUE = (tl.constexpr(k) for k in range(4))
 
 
-# ---- crops ----------------------------------------------------------------------------------------------------------
+# ---- crops ---------------------------------------------------------------------------------------
 
 
 @triton.jit
 def _taps(place, start, length, side):
-    """The index of the first of the two pixels around a position of the view, and the weights of both."""
+    """The first of the two pixels around a position of the view, and the weights of both."""
     centre = start + tl.minimum(tl.maximum(place * length / side, 0.5), length - 0.5)
     first = tl.floor(centre - 0.5)
     one = 1.0 - tl.abs(centre - (first + 0.5))
@@ -122,7 +123,7 @@ def shift_on_gpu(x: Tensor, box: Any) -> Tensor:
     return y
 
 
-# ---- colours ----------------------------------------------------------------------------------------------------------
+# ---- colours -------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -201,7 +202,7 @@ def recolour_on_gpu(x: Tensor, colours: Any) -> Tensor:
     return y
 
 
-# ---- operations -------------------------------------------------------------------------------------------------------
+# ---- operations ----------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -236,7 +237,7 @@ def _tables(x, which, magnitude, table, pixels, BLOCK: tl.constexpr):
             value = tl.load(x + plane + channel * pixels, mask=inside, other=0).to(tl.int32)
             low = tl.min(tl.where(inside, value, 255), 0).to(tl.float64)
             high = tl.max(value, 0).to(tl.float64)
-            # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
+            # In double precision, as in Pillow: rounding errors decide near integers.
             scale = 255.0 / tl.maximum(high - low, 1.0)
             stretched = number.to(tl.float64) * scale + -low * scale
             stretched = tl.minimum(tl.maximum(stretched, 0.0), 255.0)
@@ -330,29 +331,21 @@ def operate_on_gpu(x: Tensor, operations: tuple[Tensor, Tensor], matrices: Tenso
         _tables[(batch,)](x, which[round_], magnitude[round_], table, rows * columns, **_launch(x))
         y = torch.empty_like(x)
         matrix = matrices[:, round_].contiguous()
-        _operate[(batch,)](
-            x,
-            which[round_],
-            magnitude[round_],
-            table,
-            matrix,
-            y,
-            batch,
-            rows,
-            columns,
-            **_launch(x),
-        )
+        drawn = (which[round_], magnitude[round_])
+        _operate[(batch,)](x, *drawn, table, matrix, y, batch, rows, columns, **_launch(x))
         x = y
     return x
 
 
-# ---- cutout and normalisation -----------------------------------------------------------------------------------------
+# ---- cutout and normalisation --------------------------------------------------------------------
 
 
 @triton.jit
 def _cut_out_and_normalise(
-    x, top, left, side, y, rows, columns, s_image, s_channel, s_row, s_column, t_image, t_channel, t_row, t_column,
-    hole_0, hole_1, hole_2, scale_0, scale_1, scale_2, offset_0, offset_1, offset_2, CUTS: tl.constexpr, BLOCK: tl.constexpr,
+    x, top, left, side, y, rows, columns, s_image, s_channel, s_row, s_column,
+    t_image, t_channel, t_row, t_column, hole_0, hole_1, hole_2,
+    scale_0, scale_1, scale_2, offset_0, offset_1, offset_2,
+    CUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Cut out the hole and normalise."""
     image = tl.program_id(0)
@@ -390,22 +383,13 @@ def cut_out_and_normalise_on_gpu(
     """The images as normalised floats, with their holes, if there are any, filled with a colour."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device, memory_format=layout)
     holes = (x, x, x) if hole is None else tuple(hole)
-    numbers = (*fill, *scale, *offset)
-    _cut_out_and_normalise[(len(x),)](
-        x,
-        *holes,
-        y,
-        *x.shape[2:],
-        *x.stride(),
-        *y.stride(),
-        *numbers,
-        CUTS=hole is not None,
-        **_launch(x),
-    )
+    numbers = (*x.shape[2:], *x.stride(), *y.stride(), *fill, *scale, *offset)
+    cuts = hole is not None
+    _cut_out_and_normalise[(len(x),)](x, *holes, y, *numbers, CUTS=cuts, **_launch(x))
     return y
 
 
 def _launch(x: Tensor) -> dict[str, Any]:
-    """One program per image, 16 pixels per thread; no fused multiply-add, so that rounding is the same as on a CPU."""
+    """One program per image, 16 pixels per thread; no fused multiply-add, to round as on a CPU."""
     block = triton.next_power_of_2(x.shape[2] * x.shape[3])
     return {"BLOCK": block, "num_warps": min(max(block // 512, 1), 16), "enable_fp_fusion": False}

@@ -1,11 +1,9 @@
-"""Models: networks whose `forward` returns (logits, features) and whose last linear layer is `.head`, and builders by name."""
+"""Models: networks that return (logits, features) and end in `.head`, and builders by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import torch
 
 from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
@@ -14,6 +12,7 @@ from ltpll.models.finetune import FineTune
 from ltpll.models.mlp import mlp
 from ltpll.models.resnet import resnet18
 from ltpll.registry import unknown_name_error
+from ltpll.rng import seeded_layers
 
 MODELS: Mapping[str, Callable[..., Classifier]] = {
     "mlp": mlp,
@@ -28,7 +27,8 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     Args:
         name: A name in `MODELS`: "mlp", "small-cnn" or "resnet18".
         seed: The seed of the weights.
-        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels` (others).
+        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels`
+            (others).
 
     Raises:
         UnknownNameError: If there is no model of that name.
@@ -39,10 +39,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     """
     if name not in MODELS:
         raise unknown_name_error("model", name, MODELS)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            seed
-        )  # unlike torch.manual_seed, this does not touch GPUs
+    with seeded_layers(seed):
         try:
             return MODELS[name](**options)
         except TypeError as error:

@@ -1,4 +1,4 @@
-"""`Classifier`, an encoder with a linear head, which is the form that every method and rebalancer relies on."""
+"""`Classifier`, an encoder with a linear head, the form that all parts rely on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     """Turn a network that ends in a linear layer into a `Classifier`.
 
     Args:
-        network: The network; its last layer is replaced by the identity, so that it returns features. Weights are kept.
+        network: The network; its last layer is replaced by the identity, so that it returns
+            features. Weights are kept.
         head: The name of the last layer, such as "fc" or "classifier.1".
 
     Returns:
@@ -57,7 +58,8 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     if not isinstance(layer, nn.Linear):
         linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
         raise InputError(
-            f"The network has no linear layer {head!r} to use as its head; its linear layers: {', '.join(linear) or 'none'}."
+            f"The network has no linear layer {head!r} to use as its head; "
+            f"its linear layers: {', '.join(linear) or 'none'}."
         )
     setattr(parent, last, nn.Identity())
     return Classifier(network, layer)

@@ -8,7 +8,7 @@ from ltpll.models.classifier import Classifier
 
 
 def small_cnn(n_classes: int, n_channels: int = 1, width: int = 32) -> Classifier:
-    """Three 3×3 convolutions with batch norm, the last two with stride 2, then the mean over positions.
+    """Three 3×3 convolutions with batch norm, two with stride 2, then the mean over positions.
 
     Args:
         n_classes: The number of classes.

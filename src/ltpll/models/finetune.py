@@ -1,4 +1,4 @@
-"""Fine-tuning: a pretrained backbone with a new head, trained as a whole or in its last layers only."""
+"""Fine-tuning: a pretrained backbone with a new head, of which all or the last layers train."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from ltpll.validation import in_range
 
 Layers = Literal["all", "last"]
 LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
-# With fewer rows, batch norm keeps its statistics: they come from more than a million pictures. Statistics of small batches are noisier,
-# and running means would drift to the few pictures of the set and to their strong views, which are not what the network predicts on.
+# With fewer rows, batch norm keeps its statistics: they come from more than a million pictures.
+# Statistics of small batches are noisier, and running means would drift to the few pictures of the
+# set and to their strong views, which are not what the network predicts on.
 FEWEST_ROWS_FOR_NORM = 10_000
-# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
+# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and
+# a tenth learns nothing in few epochs.
 SQUARED_LENGTH = 128.0
 LEAST_SPREAD = (
     0.1  # the share of the squared length of features that is taken for their variance, at least
@@ -35,14 +37,17 @@ class FineTune(Configurable):
 
     Args:
         backbone: The pretrained network.
-        layers: "all" trains the whole network; "last" trains the head and the last quarter of the backbone's layers, and freezes the rest.
-            A layer is a tensor of weights with two or more dimensions. Modules are taken in the order in which the network defines them. A
-            module with more than a quarter of all layers is divided into its children; from the others, whole modules are taken from the
-            end as long as they hold at most a quarter of the layers, and at least one. For EfficientNet-Lite0, these are the last
-            convolution and three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
+        layers: "all" trains the whole network; "last" trains the head and the last quarter of the
+            backbone's layers, and freezes the rest. A layer is a tensor of weights with two or more
+            dimensions. Modules are taken in the order in which the network defines them. A module
+            with more than a quarter of all layers is divided into its children; from the others,
+            whole modules are taken from the end as long as they hold at most a quarter of the
+            layers, and at least one. For EfficientNet-Lite0, these are the last convolution and
+            three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
         lr_factor: The learning rate of the backbone, as a multiple of the head's.
-        freeze_norm: Whether batch norm keeps its running statistics and uses them in training too; its scale and offset are trained all the
-            same. "auto" freezes them if there are fewer than 10,000 rows. Those of frozen layers are always frozen.
+        freeze_norm: Whether batch norm keeps its running statistics and uses them in training too;
+            its scale and offset are trained all the same. "auto" freezes them if there are fewer
+            than 10,000 rows. Those of frozen layers are always frozen.
 
     Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
@@ -69,30 +74,30 @@ class FineTune(Configurable):
         Args:
             shape: The shape of a picture, (3, height, width).
             n_classes: The number of classes.
-            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch norm is frozen.
+            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch
+                norm is frozen.
 
         Raises:
-            InputError: If the backbone cannot be trained or does not take such pictures, or if an option is wrong.
+            InputError: If the backbone cannot be trained or does not take such pictures, or if an
+                option is wrong.
         """
         self._check(shape)
-        frozen = (
-            n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
-            if self.freeze_norm == "auto"
-            else bool(self.freeze_norm)
-        )
+        frozen = bool(self.freeze_norm)
+        if self.freeze_norm == "auto":
+            frozen = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
         encoder = deepcopy(self.backbone).requires_grad_(self.layers == "all")
         if self.layers == "last":
             for part in last_parts(encoder.encoder):
                 part.requires_grad_(True)
-        return FineTunedClassifier(
-            encoder, nn.Linear(encoder.n_features, n_classes), self.lr_factor, frozen
-        ).train()
+        head = nn.Linear(encoder.n_features, n_classes)
+        return FineTunedClassifier(encoder, head, self.lr_factor, frozen).train()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         backbone = self.backbone
         if not isinstance(backbone, Backbone):
             raise InputError(
-                f"The backbone is {shown(backbone)}: give a Backbone, such as Backbone.from_pretrained('efficientnet-lite0')."
+                f"The backbone is {shown(backbone)}: give a Backbone, such as "
+                "Backbone.from_pretrained('efficientnet-lite0')."
             )
         if self.layers not in get_args(Layers):
             raise InputError(f"layers is {shown(self.layers)}: choose 'all' or 'last'.")
@@ -103,8 +108,8 @@ class FineTune(Configurable):
         in_range(self.lr_factor, "lr_factor", 0, above=True)
         if not backbone.trainable:
             raise InputError(
-                f"The backbone {backbone.name!r} has no weights that can be trained: train on its features instead, "
-                "by embedding the pictures first."
+                f"The backbone {backbone.name!r} has no weights that can be trained: "
+                "train on its features instead, by embedding the pictures first."
             )
         if len(shape) != 3 or shape[0] != 3:
             raise InputError(
@@ -118,9 +123,11 @@ class FineTune(Configurable):
         return self.fresh()  # with the same backbone, because it is never changed
 
     def __repr__(self) -> str:
-        return f"FineTune({self.backbone.name!r}, layers={self.layers!r}, lr_factor={self.lr_factor!r}, freeze_norm={self.freeze_norm!r})"
+        options = {name: value for name, value in self.get_params().items() if name != "backbone"}
+        listed = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"FineTune({self.backbone.name!r}, {listed})"
 
-    # ---- saving -------------------------------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights, as JSON values.
@@ -137,16 +144,18 @@ class FineTune(Configurable):
 
 
 class FineTunedClassifier(Classifier):
-    """A classifier with a backbone as encoder; `train()` leaves frozen batch norms in evaluation mode.
+    """A classifier with a backbone as encoder; frozen batch norms stay in evaluation mode.
 
-    The features of pretrained networks differ in length by orders of magnitude, and so would the learning rates that suit the head.
-    `calibrate` therefore fixes an offset and a scale of the features.
+    The features of pretrained networks differ in length by orders of magnitude, and so would the
+    learning rates that suit the head. `calibrate` therefore fixes an offset and a scale of the
+    features.
 
     Args:
         encoder: The backbone; parameters without gradients are frozen.
         head: The linear layer.
         lr_factor: The learning rate of the encoder, as a multiple of the head's.
-        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen layers.
+        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen
+            layers.
     """
 
     encoder: Backbone
@@ -173,26 +182,23 @@ class FineTunedClassifier(Classifier):
 
     @torch.no_grad()
     def calibrate(self, pictures: Tensor) -> None:
-        """Centre the features of these pictures, and scale them to a mean squared length of 128; call it before training.
+        """Centre the features of these pictures, and scale them to a mean squared length of 128.
 
-        Features that hardly differ get a smaller scale, because noise would be magnified as well.
+        This comes before training. Features that hardly differ get a smaller scale, because noise
+        would be magnified as well.
 
         Args:
             pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
         """
         self.eval()
-        features = torch.cat(
-            [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]
-        ).double()
+        parts = [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]
+        features = torch.cat(parts).double()
         self.train()
         mean = features.mean(0)
-        length = torch.maximum(
-            (features - mean).square().sum(1).mean(), LEAST_SPREAD * features.square().sum(1).mean()
-        )
+        spread = (features - mean).square().sum(1).mean()
+        length = torch.maximum(spread, LEAST_SPREAD * features.square().sum(1).mean())
         self.mean.copy_(mean)
-        self.scale.copy_(
-            (SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length)
-        )
+        self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones(()))
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
@@ -205,7 +211,8 @@ class FineTunedClassifier(Classifier):
         """The learning rate of a parameter, as a multiple of the trainer's."""
         if not any(parameter is own for own in self.encoder.parameters()):
             return 1.0
-        # Features that are magnified magnify both the gradients of the backbone and the effect of its changes.
+        # Features that are magnified magnify both the gradients of the backbone and the effect of
+        # its changes.
         return self.lr_factor / max(float(self.scale), 1.0) ** 2
 
 
@@ -229,7 +236,7 @@ def _n_layers(module: nn.Module) -> int:
 
 
 def _parts(module: nn.Module, most: float) -> list[nn.Module]:
-    """The modules that hold the parameters, each with at most this number of layers, unless it has no children."""
+    """The modules with the parameters, of at most so many layers unless they have no children."""
     children = [child for child in module.children() if any(True for _ in child.parameters())]
     if _n_layers(module) <= most or not children:
         return [module]
@@ -238,14 +245,11 @@ def _parts(module: nn.Module, most: float) -> list[nn.Module]:
 
 def _trained_norms(encoder: nn.Module) -> list[nn.Module]:
     """The batch norms of layers that are trained."""
-    if all(parameter.requires_grad for parameter in encoder.parameters()):
-        return [module for module in encoder.modules() if isinstance(module, BatchNorm)]
-    return [
-        module
-        for part in last_parts(encoder)
-        for module in part.modules()
-        if isinstance(module, BatchNorm)
+    whole = all(parameter.requires_grad for parameter in encoder.parameters())
+    modules = [
+        one for part in ([encoder] if whole else last_parts(encoder)) for one in part.modules()
     ]
+    return [module for module in modules if isinstance(module, BatchNorm)]
 
 
 def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
@@ -255,9 +259,8 @@ def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
     backbone.eval()
     try:
         with torch.no_grad():
-            fits = backbone(
-                torch.zeros(1, *shape, device=first.device, dtype=first.dtype)
-            ).shape == (1, backbone.n_features)
+            found = backbone(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
+        fits = found.shape == (1, backbone.n_features)
         reason = "it returns another number of features"
     except Exception as error:  # whatever the network raises
         fits, reason = False, first_line(error)
@@ -267,6 +270,6 @@ def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
     if not fits:
         side = backbone.preprocessing.side
         raise InputError(
-            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of {shape[1]} × {shape[2]} ({reason}): "
-            f"read the pictures with side {side}."
+            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of "
+            f"{shape[1]} × {shape[2]} ({reason}): read the pictures with side {side}."
         )

@@ -23,10 +23,7 @@ def mlp(
     layers: list[nn.Module] = [nn.Flatten()]
     width = n_inputs
     for size in hidden:
-        layers += [
-            nn.Linear(width, size),
-            *([nn.BatchNorm1d(size)] if batch_norm else []),
-            nn.ReLU(),
-        ]
+        norm = [nn.BatchNorm1d(size)] if batch_norm else []
+        layers += [nn.Linear(width, size), *norm, nn.ReLU()]
         width = size
     return Classifier(nn.Sequential(*layers), nn.Linear(width, n_classes))

@@ -1,8 +1,6 @@
-"""Batch norm, an optional shortcut and ReLU as one layer, which is faster on a GPU than three layers."""
+"""Batch norm, an optional shortcut and ReLU as one layer, which is faster on a GPU."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,35 +11,30 @@ LEAST_CHANNELS = 16  # the kernels need a power of two that is at least this
 
 
 class NormReLU(nn.BatchNorm2d):
-    """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice: for the next layer and for the shortcut past it.
+    """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice, also for the next shortcut.
 
-    With two results, their gradients are added inside the backward kernel, which saves a pass over memory. State and parameters are those
-    of `nn.BatchNorm2d`.
+    With two results, their gradients are added inside the backward kernel, which saves a pass over
+    memory. State and parameters are those of `nn.BatchNorm2d`.
 
     Args:
         channels: The number of channels.
         relu: Whether to apply the ReLU.
-        subsamples: Whether the second result has every second row and column only, for the shortcut past a layer with stride 2.
+        subsamples: Whether the second result has every second row and column only, for the shortcut
+            past a layer with stride 2.
     """
 
     def __init__(self, channels: int, relu: bool = True, subsamples: bool = False) -> None:
         super().__init__(channels)
         self.relu = relu
         self.subsamples = subsamples
-        # Replaces the normalisation in training, for example to synchronise it across processes.
-        self.normalise: Callable[[nn.BatchNorm2d, Tensor], Tensor] | None = None
         # The kernels count finished programs here; zero between calls.
         self._counter: Tensor
-        self.register_buffer(
-            "_counter",
-            torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32),
-            persistent=False,
-        )
+        counter = torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32)
+        self.register_buffer("_counter", counter, persistent=False)
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        replaced = self.normalise if self.training else None
-        if replaced or not self._fits(x):
-            out = replaced(self, x) if replaced else super().forward(x)
+        if not self._fits(x):
+            out = super().forward(x)
             if shortcut is not None:
                 out = out + shortcut
             out = torch.relu(out) if self.relu else out
@@ -49,22 +42,15 @@ class NormReLU(nn.BatchNorm2d):
         from ltpll.kernels.norm_kernels import NormReLUFunction, scale_and_shift
 
         if self.training:
-            statistics = (
-                self.weight,
-                self.bias,
-                self.running_mean,
-                self.running_var,
-                self.num_batches_tracked,
-                self._counter,
-            )
+            running = (self.running_mean, self.running_var, self.num_batches_tracked)
+            tensors = (self.weight, self.bias, *running, self._counter)
             how = (self.momentum, self.eps, self.relu, self.subsamples)
-            return NormReLUFunction.apply(x, shortcut, *statistics, *how)  # type: ignore[no-any-return]
+            return NormReLUFunction.apply(x, shortcut, *tensors, *how)  # type: ignore[no-any-return]
         assert self.running_mean is not None
         assert self.running_var is not None
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return scale_and_shift(
-            x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.subsamples
-        )
+        offset = self.bias - self.running_mean * scale
+        return scale_and_shift(x, scale, offset, shortcut, self.relu, self.subsamples)
 
     def _fits(self, x: Tensor) -> bool:
         """Whether the kernels support this input."""

@@ -1,4 +1,4 @@
-"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and without pooling, the usual form for 32×32 images, or with ImageNet's stem."""
+"""ResNet-18 (He et al., CVPR 2016) with a stem for images of 32×32, or with ImageNet's stem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ltpll.models.norm import NormReLU
 
 
 class Stem(nn.Conv2d):
-    """The first 3×3 convolution; on a GPU, a matrix product with the neighbourhoods of all pixels."""
+    """The first 3×3 convolution; on a GPU, a matrix product with neighbourhoods of pixels."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x) or x.requires_grad:
@@ -23,13 +23,12 @@ class Stem(nn.Conv2d):
 
         around = neighbourhoods(x)
         weight = self.weight.permute(0, 2, 3, 1).flatten(1)
-        return F.linear(around, F.pad(weight, (0, around.shape[3] - weight.shape[1]))).permute(
-            0, 3, 1, 2
-        )
+        padded = F.pad(weight, (0, around.shape[3] - weight.shape[1]))
+        return F.linear(around, padded).permute(0, 3, 1, 2)
 
 
 class Shortcut(nn.Conv2d):
-    """A 1×1 convolution; on a GPU, a matrix product, because cuDNN converts the layout of some of them twice."""
+    """A 1×1 convolution; on a GPU, a matrix product: cuDNN converts some layouts twice."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x):
@@ -38,7 +37,7 @@ class Shortcut(nn.Conv2d):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut; a block that changes the number of channels halves the resolution.
+    """Two 3×3 convolutions and a shortcut; with more channels, the resolution is halved.
 
     The input of a shortcut that halves is already subsampled by the block before.
     """
@@ -46,9 +45,8 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, next_halves: bool) -> None:
         super().__init__()
         self.halves = inputs != outputs
-        self.conv1 = nn.Conv2d(
-            inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False
-        )
+        stride = 2 if self.halves else 1
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
         self.bn1 = NormReLU(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = NormReLU(outputs, subsamples=next_halves)
@@ -73,17 +71,16 @@ class ResNet18(nn.Module):
         if stem not in ("small", "strided"):
             raise InputError(f"There is no stem {shown(stem)}: choose 'small' or 'strided'.")
         self.pools = stem == "strided"
-        self.stem = (
-            nn.Conv2d(n_channels, width, 7, stride=2, padding=3, bias=False)
-            if self.pools
-            else Stem(n_channels, width, 3, padding=1, bias=False)
-        )
+        if self.pools:
+            self.stem = nn.Conv2d(n_channels, width, 7, stride=2, padding=3, bias=False)
+        else:
+            self.stem = Stem(n_channels, width, 3, padding=1, bias=False)
         self.norm = NormReLU(width)
         widths = [width, *(width << stage for stage in range(4) for _ in range(2))]
         self.blocks = nn.ModuleList(
             BasicBlock(inputs, outputs, next_halves=after != outputs)
             for inputs, outputs, after in zip(
-                widths, widths[1:], [*widths[2:], widths[-1]], strict=False
+                widths, widths[1:], [*widths[2:], 8 * width], strict=False
             )
         )
         for module in self.modules():
@@ -111,8 +108,9 @@ def resnet18(
     Args:
         n_classes: The number of classes.
         n_channels: The number of input channels.
-        width: The channels of the first stage; each further stage has twice as many. The paper uses 64.
-        stem: "small" (a 3×3 convolution, for images up to 64 pixels) or "strided" (a 7×7 convolution and a pooling layer, which both halve
-            the resolution, as for ImageNet).
+        width: The channels of the first stage; each further stage has twice as many. The paper uses
+            64.
+        stem: "small" (a 3×3 convolution, for images up to 64 pixels) or "strided" (a 7×7
+            convolution and a pooling layer, which both halve the resolution, as for ImageNet).
     """
     return Classifier(ResNet18(n_channels, width, stem), nn.Linear(8 * width, n_classes))

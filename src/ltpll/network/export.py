@@ -1,4 +1,4 @@
-"""Export: write a fitted classifier as an ONNX model that takes raw inputs, predicts like it and describes itself."""
+"""Export: a fitted classifier as an ONNX model that takes raw inputs and describes itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from ltpll.views.features import FeatureViews
 
 
 class PredictingNetwork(nn.Module):
-    """Maps raw inputs to logits and probabilities: it normalises them and folds the log-prior into the bias of the model's head.
+    """Maps raw inputs to logits and probabilities.
+
+    It normalises them and folds the log-prior into the bias of the model's head.
 
     Args:
         predictor: The fitted predictor.
@@ -53,31 +56,29 @@ class PredictingNetwork(nn.Module):
             mean, std = views.mean, views.std
         else:
             raise InputError(
-                "A classifier with custom views cannot be exported, because their normalisation is unknown."
+                "A classifier with custom views cannot be exported, because their normalisation is "
+                "unknown."
             )
         self.register_buffer("mean", mean.cpu())
         self.register_buffer("std", std.cpu())
         self.model = deepcopy(predictor.forward_pass.model).cpu().float().eval()
         self.method = deepcopy(predictor.method).cpu().eval()
         # The head of an extra replaces the rebalancer's correction.
-        self.balanced = (
-            deepcopy(predictor.balanced_head).cpu().eval()
-            if goal == "balanced" and predictor.balanced_head
-            else None
-        )
-        if goal == "balanced" and self.balanced is None:
+        balanced = predictor.balanced_head if goal == "balanced" else None
+        self.balanced = None if balanced is None else deepcopy(balanced).cpu().eval()
+        if goal == "balanced" and balanced is None:
             self._fold_in(predictor)
 
     def _fold_in(self, predictor: Predictor) -> None:
         """Subtract the log-prior from the bias of the head."""
         head, rebalancer = linear_head(self.model), predictor.rebalancer
         with torch.no_grad():
-            log_prior = rebalancer.subtracted(
-                "prediction", linear_head(predictor.forward_pass.model)
-            ).cpu()
+            fitted_head = linear_head(predictor.forward_pass.model)
+            log_prior = rebalancer.subtracted("prediction", fitted_head).cpu()
             if type(predictor.method).predict is not Method.predict and bool(log_prior.any()):
                 raise InputError(
-                    f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: no single bias holds the log-prior."
+                    f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: "
+                    "no single bias holds the log-prior."
                 )
             if head.bias is None:
                 head.bias = nn.Parameter(torch.zeros(head.out_features))
@@ -92,7 +93,9 @@ class PredictingNetwork(nn.Module):
 
 
 class PicturesToPredictions(nn.Module):
-    """Maps pictures, with pixels from 0 to 255, to logits and probabilities: a backbone turns them into the features of the network.
+    """Maps pictures, with pixels from 0 to 255, to logits and probabilities.
+
+    A backbone turns them into the features of the network.
 
     Args:
         backbone: The backbone whose features the network was trained on.
@@ -105,17 +108,15 @@ class PicturesToPredictions(nn.Module):
     def __init__(self, backbone: Backbone, network: PredictingNetwork) -> None:
         super().__init__()
         for name in ("mean", "std"):
-            self.register_buffer(
-                name, 255 * torch.tensor(getattr(backbone.preprocessing, name)).view(-1, 1, 1)
-            )
+            figures = torch.tensor(getattr(backbone.preprocessing, name))
+            self.register_buffer(name, 255 * figures.view(-1, 1, 1))
         self.backbone = deepcopy(backbone).cpu().float().eval()
         self.network = network
         self.temperature = network.temperature
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = self.network(
-            self.backbone((x.float() - self.mean) / self.std)
-        )
+        features = self.backbone((x.float() - self.mean) / self.std)
+        found: tuple[Tensor, Tensor] = self.network(features)
         return found
 
 
@@ -135,10 +136,11 @@ def export_onnx(
     temperature: float = 1.0,
     encoder: Backbone | None = None,
 ) -> None:
-    """Write an ONNX model and, beside it, a JSON file with the same description as the model's metadata.
+    """Write an ONNX model and, beside it, a JSON file with the description in its metadata.
 
-    The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and `probabilities`, (rows, classes). Each entry of
-    `description` is an entry of the model's metadata, whose value is JSON.
+    The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and
+    `probabilities`, (rows, classes). Each entry of `description` is an entry of the model's
+    metadata, whose value is JSON.
 
     Args:
         predictor: The fitted predictor.
@@ -148,10 +150,12 @@ def export_onnx(
         classes: The names of the classes.
         feature_names: The names of the features, if they are known.
         temperature: Logits are divided by it before they become probabilities.
-        encoder: The backbone whose features the classifier was trained on; the model then takes pictures instead of features.
+        encoder: The backbone whose features the classifier was trained on; the model then takes
+            pictures instead of features.
 
     Raises:
-        InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
+        InputError: If the folder does not exist, the views or the method cannot be exported, or
+            `ltpll[onnx]` is not installed.
     """
     with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnx
@@ -162,25 +166,20 @@ def export_onnx(
     network: PredictingNetwork | PicturesToPredictions = predicting
     inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
     preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
-    if encoder is not None:
-        network, preprocessing = (
-            _with_encoder(encoder, predictor, shape, predicting),
-            encoder.preprocessing,
-        )
-    joins = encoder is not None and isinstance(
-        encoder.encoder, OnnxEncoder
-    )  # torch cannot export it; it is joined afterwards
     example = torch.zeros(2, *shape, dtype=predicting.mean.dtype)
+    # torch cannot export an encoder that is ONNX itself; it is joined afterwards.
+    joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)
     if encoder is not None:
-        shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
+        network = _with_encoder(encoder, predictor, shape, predicting)
+        preprocessing = encoder.preprocessing
+        shape = (3, preprocessing.side, preprocessing.side)
         example = example if joins else torch.zeros(2, *shape)
     described = description(network, shape, goal, classes, feature_names, preprocessing)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from inside the exporter
-        logging.getLogger("torch.onnx").setLevel(
-            logging.ERROR
-        )  # it reports optional packages that are not needed
+        # It reports optional packages that are not needed.
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
             predicting if joins else network,
@@ -197,14 +196,11 @@ def export_onnx(
         model = onnx.load(made)
     if encoder is not None and joins:
         model = with_onnx_encoder(model, encoder, network.mean.flatten(), network.std.flatten())
-    onnx.helper.set_model_props(
-        model, {name: json.dumps(value, ensure_ascii=False) for name, value in described.items()}
-    )
+    to_text = partial(json.dumps, ensure_ascii=False)
+    onnx.helper.set_model_props(model, {name: to_text(each) for name, each in described.items()})
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
-    write_atomically(
-        sidecar(path), (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
-    )
+    write_atomically(sidecar(path), f"{to_text(described, indent=1)}\n".encode())
 
 
 def _with_encoder(
@@ -212,8 +208,9 @@ def _with_encoder(
 ) -> PicturesToPredictions:
     if not isinstance(predictor.views, FeatureViews) or shape != (encoder.n_features,):
         raise InputError(
-            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the classifier takes inputs of shape {tuple(shape)}: "
-            "export it with the backbone whose features it was trained on."
+            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the "
+            f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone whose "
+            "features it was trained on."
         )
     return PicturesToPredictions(encoder, network)
 
@@ -237,40 +234,28 @@ def description(
         pictures: How pictures become the network's input, if it has a backbone.
 
     Returns:
-        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
-        standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
+        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the
+        values are), `preprocessing` (the standardisation that the model does itself), `outputs`
+        (names), `goal`, `temperature` and the `version` of the library.
     """
-    given: dict[str, Any] = {
-        "name": "x",
-        "shape": ["rows", *shape],
-        "type": str(network.mean.dtype).removeprefix("torch."),
-    }
+    kind = str(network.mean.dtype).removeprefix("torch.")
+    given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": kind}
+    layout, standardised = "rows, channels, height, width", "(x - mean) / std"
     if isinstance(network, PicturesToPredictions) or network.pictures:
-        given |= {
-            "values": "pixels from 0 to 255",
-            "layout": "rows, channels, height, width",
-            "channels": "RGB",
-        }
+        given |= {"values": "pixels from 0 to 255", "layout": layout, "channels": "RGB"}
         given |= {"height": shape[1], "width": shape[2]}
         if pictures is not None:
             given |= {"fit": pictures.fit, "resize": pictures.resize, "resample": pictures.resample}
     elif len(shape) == 3:
-        given |= {
-            "values": "images of the numbers used for training",
-            "layout": "rows, channels, height, width",
-        }
+        given |= {"values": "images of the numbers used for training", "layout": layout}
     else:
-        given |= {
-            "values": "features as used for training, not standardised",
-            "features": list(feature_names) or None,
-        }
+        given["values"] = "features as used for training, not standardised"
+        given["features"] = list(feature_names) or None
     return {
         "classes": [name if isinstance(name, str | int | float) else str(name) for name in classes],
         "input": given,
         "preprocessing": {
-            "inside_model": "(x - mean) / std, for each channel"
-            if len(shape) == 3
-            else "(x - mean) / std",
+            "inside_model": standardised + (", for each channel" if len(shape) == 3 else ""),
             "mean": network.mean.flatten().tolist(),
             "std": network.std.flatten().tolist(),
         },

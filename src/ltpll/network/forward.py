@@ -20,7 +20,8 @@ class ForwardPass:
         model: The network; its forward returns (logits, features).
         device: The device the model is on.
         precision: "float32", or "bfloat16" for autocast.
-        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager" runs it unchanged.
+        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager"
+            runs it unchanged.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class ForwardPass:
         """Return the (logits, features) of `x`, by default from the training network."""
         if self.dtype is torch.float64 and x.is_floating_point():
             x = x.double()
-        # autocast's weight cache is disabled because it would outlive the CUDA graph that filled it.
+        # autocast's weight cache is disabled because it would outlive the CUDA graph that filled
+        # it.
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False
         ):
@@ -60,7 +62,7 @@ class ForwardPass:
     def outputs(
         self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
     ) -> list[Outputs]:
-        """Return the outputs of each group of views; one pass for all views, so that batch norm sees them together."""
+        """The outputs of each group of views, from one pass: batch norm sees all views together."""
         views = [view for group in groups for view in group]
         logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
         sizes = [len(view) for view in views]
@@ -71,6 +73,6 @@ class ForwardPass:
         ]
 
     def finish_gradients(self) -> None:
-        """Complete the gradients of the model's parameters; call it after `backward` and before the optimizer's step."""
+        """Complete the gradients of the model, between `backward` and the optimizer's step."""
         if isinstance(self.network, BFloat16Weights):
             self.network.transfer_gradients()

@@ -1,4 +1,4 @@
-"""Joining ONNX models: pixels, normalised, through an encoder that is itself an ONNX model, to the network for its features."""
+"""Joining ONNX models: an encoder that is ONNX itself, and the network for its features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
         mean, std: What pixels from 0 to 255 are normalised with, for each channel.
 
     Raises:
-        InputError: If the encoder takes a fixed number of pictures, or cannot be joined with the network.
+        InputError: If the encoder takes a fixed number of pictures, or cannot be joined with the
+            network.
     """
     import onnx
     from onnx import compose, helper, numpy_helper, version_converter
@@ -32,52 +33,38 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
     given, wanted = picture_input(session, name), features_output(session)
     if isinstance(given.shape[0], int):
         raise InputError(
-            f"The backbone {name!r} takes {given.shape[0]} pictures at a time, so it cannot be part of an exported model."
+            f"The backbone {name!r} takes {given.shape[0]} pictures at a time, so it cannot be "
+            "part of an exported model."
         )
-    side, floats = backbone.preprocessing.side, FLOATS[given.type]
+    side, single = backbone.preprocessing.side, onnx.TensorProto.FLOAT
+    floats = helper.np_dtype_to_tensor_dtype(np.dtype(FLOATS[given.type]))
     opset = head.opset_import[0].version
-    constants = {
-        "mean": np.asarray(mean, np.float32).reshape(-1, 1, 1),
-        "std": np.asarray(std, np.float32).reshape(-1, 1, 1),
-    }
-    nodes = [
-        helper.make_node("Sub", ["x", "mean"], ["centred"]),
-        helper.make_node("Div", ["centred", "std"], ["divided"]),
-        helper.make_node(
-            "Cast",
-            ["divided"],
-            ["normalised"],
-            to=helper.np_dtype_to_tensor_dtype(np.dtype(floats)),
-        ),
+    constants = [
+        numpy_helper.from_array(np.asarray(figures, np.float32).reshape(-1, 1, 1), key)
+        for key, figures in (("mean", mean), ("std", std))
     ]
-    info = helper.make_tensor_value_info
+    node, info = helper.make_node, helper.make_tensor_value_info
+    pictures = ("rows", 3, side, side)
     first = helper.make_graph(
-        nodes,
-        "normalise",
-        [info("x", onnx.TensorProto.FLOAT, ("rows", 3, side, side))],
         [
-            info(
-                "normalised",
-                helper.np_dtype_to_tensor_dtype(np.dtype(floats)),
-                ("rows", 3, side, side),
-            )
+            node("Sub", ["x", "mean"], ["centred"]),
+            node("Div", ["centred", "std"], ["divided"]),
+            node("Cast", ["divided"], ["normalised"], to=floats),
         ],
-        [numpy_helper.from_array(array, key) for key, array in constants.items()],
+        "normalise",
+        [info("x", single, pictures)],
+        [info("normalised", floats, pictures)],
+        constants,
     )
     between = helper.make_graph(
-        [
-            helper.make_node("Flatten", ["found"], ["flat"]),
-            helper.make_node("Cast", ["flat"], ["features"], to=onnx.TensorProto.FLOAT),
-        ],
+        [node("Flatten", ["found"], ["flat"]), node("Cast", ["flat"], ["features"], to=single)],
         "flatten",
-        [info("found", helper.np_dtype_to_tensor_dtype(np.dtype(floats)), None)],
-        [info("features", onnx.TensorProto.FLOAT, ("rows", backbone.n_features))],
+        [info("found", floats, None)],
+        [info("features", single, ("rows", backbone.n_features))],
     )
     try:
-        parts = [
-            helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-            for graph in (first, between)
-        ]
+        opsets = [helper.make_opsetid("", opset)]
+        parts = [helper.make_model(graph, opset_imports=opsets) for graph in (first, between)]
         network = version_converter.convert_version(onnx.load_from_string(content), opset)
         models = [parts[0], network, parts[1], head]
         for model in models:
@@ -85,21 +72,15 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
         joined = compose.add_prefix(models[0], "pixels/", rename_inputs=False, rename_outputs=False)
         # Each model's output, and the input of the next one.
         links = [("normalised", given.name), (wanted, "found"), ("features", "x")]
-        for number, (model, (output, wanted_input)) in enumerate(
-            zip(models[1:], links, strict=True), start=1
-        ):
-            prefix = f"part{number}/"
+        for number, (output, wanted_input) in enumerate(links, start=1):
+            prefix, last = f"part{number}/", number == len(links)
             before = output if number == 1 else f"part{number - 1}/{output}"
-            last = number == len(links)
-            renamed = compose.add_prefix(model, prefix, rename_outputs=not last)
-            outputs = (
-                [one.name for one in renamed.graph.output]
-                if last
-                else [f"{prefix}{links[number][0]}"]
-            )
-            joined = compose.merge_models(
-                joined, renamed, io_map=[(before, prefix + wanted_input)], outputs=outputs
-            )
+            renamed = compose.add_prefix(models[number], prefix, rename_outputs=not last)
+            outputs = [one.name for one in renamed.graph.output]
+            if not last:
+                outputs = [prefix + links[number][0]]
+            io_map = [(before, prefix + wanted_input)]
+            joined = compose.merge_models(joined, renamed, io_map=io_map, outputs=outputs)
         onnx.checker.check_model(joined)
     except Exception as error:  # onnx raises many kinds of errors
         raise InputError(

@@ -1,4 +1,4 @@
-"""Predictor: predictions of a trained network for inputs without augmentation, adjusted by the method and the rebalancer."""
+"""Predictor: predictions of a trained network, adjusted by the method and the rebalancer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_LOGITS = 2**21  # per forward pass: 2048 examples of 1024 classes, 256 of 81
 
 
 def prediction_batch_size(inputs: Tensor, n_classes: int) -> int:
-    """The number of examples per forward pass that keeps inputs and logits within the limits above."""
+    """The examples per forward pass that keep inputs and logits within the limits above."""
     return min(MAX_ROWS, rows_per_chunk(inputs, MAX_INPUT_VALUES), max(1, MAX_LOGITS // n_classes))
 
 
@@ -33,7 +33,8 @@ class Predictor:
         method: The method it was trained with.
         rebalancer: The rebalancer it was trained with.
         views: The views it was trained on; their `plain` prepares inputs without augmentation.
-        extras: The extras it was trained with; one of them may have a head for balanced predictions.
+        extras: The extras it was trained with; one of them may have a head for balanced
+            predictions.
     """
 
     def __init__(
@@ -59,14 +60,13 @@ class Predictor:
         )
 
     def inputs(self, x: Array, what: str = "prediction") -> Tensor:
-        """The inputs as a tensor of the type that the views standardise; messages call them `what`."""
-        return as_inputs(
-            x, what, self.views.kind if isinstance(self.views, FeatureViews) else torch.float32
-        )
+        """The inputs as a tensor of the views' type; messages call them `what`."""
+        kind = self.views.kind if isinstance(self.views, FeatureViews) else torch.float32
+        return as_inputs(x, what, kind)
 
     @torch.no_grad()
     def chunks(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
-        """Yield the raw outputs chunk by chunk; the logits of many inputs and classes may not fit into memory at once."""
+        """Yield the raw outputs chunk by chunk; all logits may not fit into memory at once."""
         inputs = self.inputs(x)
         n_classes = linear_head(self.forward_pass.model).out_features
         for chunk in inputs.split(batch_size or prediction_batch_size(inputs, n_classes)):
@@ -88,8 +88,9 @@ class Predictor:
 
         Args:
             outputs: The outputs of `outputs` or `chunks`.
-            goal: "balanced" corrects for the class prior, with the rebalancer or the head of an extra, so that every class counts the same;
-                "accuracy" does not, so that every example counts the same.
+            goal: "balanced" corrects for the class prior, with the rebalancer or the head of an
+                extra, so that every class counts the same; "accuracy" does not, so that every
+                example counts the same.
             variant: One of the method's `variants`.
         """
         predicted = self.method.predict(outputs, variant)
@@ -99,21 +100,16 @@ class Predictor:
         balanced = None if head is None else head.balanced_logits(predicted)
         if balanced is not None:
             return balanced
-        return self.rebalancer.adjust(
-            predicted, "prediction", linear_head(self.forward_pass.model)
-        ).logits[0]
+        last_layer = linear_head(self.forward_pass.model)
+        return self.rebalancer.adjust(predicted, "prediction", last_layer).logits[0]
 
     @property
     def balanced_head(self) -> Extra | None:
         """The extra that has a head for balanced predictions."""
-        return next(
-            (
-                extra
-                for extra in self.extras
-                if type(extra).balanced_logits is not Extra.balanced_logits
-            ),
-            None,
-        )
+        for extra in self.extras:
+            if type(extra).balanced_logits is not Extra.balanced_logits:
+                return extra
+        return None
 
     @property
     def corrects(self) -> bool:
@@ -122,19 +118,15 @@ class Predictor:
 
     @torch.no_grad()
     def estimated_prior(self) -> Tensor | None:
-        """The class prior estimated by the rebalancer or else by the method, (classes,); None if neither estimates one."""
-        head = linear_head(self.forward_pass.model)
-        log_prior = (
-            self.rebalancer.log_prior(head)
-            if self.rebalancer.estimates_prior
-            else self.method.log_prior()
-        )
+        """The class prior estimated by the rebalancer or else by the method, if one does."""
+        log_prior: Tensor | None
+        if self.rebalancer.estimates_prior:
+            log_prior = self.rebalancer.log_prior(linear_head(self.forward_pass.model))
+        else:
+            log_prior = self.method.log_prior()
         return None if log_prior is None else torch.softmax(log_prior, dim=0)
 
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
-        return (
-            torch.cat([self.adjusted(chunk, goal).argmax(1) for chunk in self.chunks(x)])
-            .cpu()
-            .numpy()
-        )
+        found = [self.adjusted(chunk, goal).argmax(1) for chunk in self.chunks(x)]
+        return torch.cat(found).cpu().numpy()

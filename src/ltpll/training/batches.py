@@ -1,4 +1,4 @@
-"""Batches: the rows and views of every step of an epoch; an epoch can be interrupted after any step and resumed in another process."""
+"""Batches: the rows and views of every step of an epoch, which another process can resume."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ltpll.rng import get_random_state, set_random_state
+from ltpll.training.checkpoint import with_prefix
 from ltpll.training.distributed import World
 
 T = TypeVar("T")
 
 
 class DrawViews(Protocol):
-    """Draws the views of some rows, or of only those at the given places; the views of a row are the same in both cases."""
+    """Draws the views of some rows, or the same views of only those at the given places."""
 
     def __call__(self, rows: Tensor, /, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
 
@@ -24,13 +25,15 @@ class DrawViews(Protocol):
 class BatchSampler:
     """Shuffles `n` rows and yields them in batches with their views.
 
-    Views are drawn for `chunk` rows at once, because each draw has a fixed cost. To resume in the middle of an epoch, it suffices to know
-    the random states from which the order and the current views were drawn, and the number of steps done.
+    Views are drawn for `chunk` rows at once, because each draw has a fixed cost. To resume in the
+    middle of an epoch, it suffices to know the random states from which the order and the current
+    views were drawn, and the number of steps done.
 
     Args:
         n: The number of rows.
         batch_size: Rows per batch, of all processes together.
-        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is always dropped.
+        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is
+            always dropped.
         chunk: Rows per draw of views.
         generator: The source of the order.
         world: The processes that train together; each gets the views of its share of every batch.
@@ -51,27 +54,22 @@ class BatchSampler:
         self.generator = generator
         self.world = world or World()
         rest = n % self.size
-        self.rows = (
-            n - rest if drop_last or rest < self.world.size else n
-        )  # each process needs a row
+        # Each process needs a row.
+        self.rows = n - rest if drop_last or rest < self.world.size else n
         self.step = 0
-        self._states: dict[
-            str, dict[str, Tensor]
-        ] = {}  # the random states before the order and the current views were drawn
+        # The random states before the order and the current views were drawn.
+        self._states: dict[str, dict[str, Tensor]] = {}
 
     @property
     def settings(self) -> dict[str, int]:
         """The settings that must be equal to resume in the middle of an epoch."""
-        return {
-            "batch_size": self.size,
-            "batches_per_draw": self.batches_per_draw,
-            "rows": self.rows,
-        }
+        draws = {"batch_size": self.size, "batches_per_draw": self.batches_per_draw}
+        return {**draws, "rows": self.rows}
 
     def batches(
         self, draw: DrawViews, announce: Callable[[Tensor], None] = lambda rows: None
     ) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-        """Yield the remaining batches of the epoch: the rows of the whole batch and the views of this process's share.
+        """Yield the rows of the remaining batches and the views of this process's share of them.
 
         `step` is incremented before a batch is yielded.
 
@@ -79,11 +77,7 @@ class BatchSampler:
             draw: Draws the views of some rows.
             announce: Called after each draw with the rows of the next one.
         """
-        order = (
-            self._redraw("order", self._draw_order)
-            if self.step
-            else self._draw("order", self._draw_order)
-        )
+        order = self._draw("order", self._draw_order, again=self.step > 0)
         chunks = order.split(self.size * self.batches_per_draw)
         for number, rows in enumerate(chunks):
             batches = rows.split(self.size)
@@ -91,17 +85,14 @@ class BatchSampler:
             if done >= len(batches):
                 continue
             places = torch.arange(len(rows), device=rows.device).split(self.size)
-            shares = [place[self.world.part(len(place))] for place in places]
-            draw_views = (
-                partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
-            )
-            views = self._redraw("views", draw_views) if done else self._draw("views", draw_views)
+            shares = [place[self.world.own_rows(len(place))] for place in places]
+            chosen = () if self.world.alone else (torch.cat(shares),)
+            views = self._draw("views", partial(draw, rows, *chosen), again=done > 0)
             if number + 1 < len(chunks):
                 announce(chunks[number + 1])
             sizes = [len(share) for share in shares]
-            for index, *batch_views in list(
-                zip(batches, *(view.split(sizes) for view in views), strict=True)
-            )[done:]:
+            views_of = (view.split(sizes) for view in views)
+            for index, *batch_views in list(zip(batches, *views_of, strict=True))[done:]:
                 self.step += 1
                 yield index, tuple(batch_views)
 
@@ -110,23 +101,17 @@ class BatchSampler:
         self.step = 0
 
     def _draw_order(self) -> Tensor:
-        return torch.randperm(self.n, generator=self.generator, device=self.generator.device)[
-            : self.rows
-        ]
+        order = torch.randperm(self.n, generator=self.generator, device=self.generator.device)
+        return order[: self.rows]
 
-    # ---- random states ----------------------------------------------------------------------------------------------
+    # ---- random states ---------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         """The random states of the current epoch; empty between epochs."""
-        return (
-            {
-                f"{name}.{key}": tensor
-                for name, state in self._states.items()
-                for key, tensor in state.items()
-            }
-            if self.step
-            else {}
-        )
+        found: dict[str, Tensor] = {}
+        for name, state in self._states.items() if self.step else ():
+            found |= with_prefix(name, state)
+        return found
 
     def load_state_dict(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Resume after `step` steps of an epoch."""
@@ -136,13 +121,12 @@ class BatchSampler:
             drawn, key = name.split(".", 1)
             self._states.setdefault(drawn, {})[key] = tensor
 
-    def _draw(self, name: str, draw: Callable[[], T]) -> T:
-        self._states[name] = self._random_state()
-        return draw()
-
-    def _redraw(self, name: str, draw: Callable[[], T]) -> T:
-        """Repeat an earlier draw, leaving all random states unchanged."""
+    def _draw(self, name: str, draw: Callable[[], T], *, again: bool) -> T:
+        """Draw or, leaving all random states unchanged, repeat the earlier draw."""
         current = self._random_state()
+        if not again:
+            self._states[name] = current
+            return draw()
         self._set_random_state(self._states[name])
         drawn = draw()
         self._set_random_state(current)

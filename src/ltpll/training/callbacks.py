@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 UPDATE_SECONDS = 0.2  # between two updates of a progress, however it is shown
 FIRST_LINE_SECONDS = 1.0
 FREQUENT_SECONDS = 60.0  # after this time, lines of progress become rarer
-MEASURED = ("accuracy", "balanced_accuracy", "covering_rate")
 SHOWN_AS = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -50,23 +49,26 @@ class Callback:
     """
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        """Called once before training, after the data was checked; raise an InputError to refuse to train."""
+        """Called before training, with checked data; raise an InputError to refuse to train."""
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
-        """Called once if the training resumes from a checkpoint; `trainer.epoch` epochs are done."""
+        """Called once if the training resumes after `trainer.epoch` epochs."""
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         """Called after every step; must not synchronise with the device."""
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        """Called after every epoch with its record, which is the last of `trainer.history` and may be added to."""
+        """Called after every epoch with its record in `trainer.history`, which may be added to."""
 
     def on_interrupt(self, trainer: PartialLabelTrainer) -> None:
         """Called when a signal stops the training, possibly in the middle of an epoch."""
 
 
 class OnEpoch(Callback):
-    """Calls a function with the record of every epoch, and another one with the number of finished epochs when training resumes."""
+    """Calls a function with the record of every epoch.
+
+    When training resumes, `on_resume` is called with the number of finished epochs.
+    """
 
     def __init__(
         self,
@@ -113,8 +115,9 @@ class Measurement(Callback):
 class Checkpoint(Callback):
     """Saves the state of the training, and resumes from it if the file exists.
 
-    The previous checkpoint is kept beside the new one. SIGTERM and interrupts take effect after the current step, whose state is saved
-    first. A checkpoint callback runs after all others, so that a log never has fewer epochs than the checkpoint.
+    The previous checkpoint is kept beside the new one. SIGTERM and interrupts take effect after the
+    current step, whose state is saved first. A checkpoint callback runs after all others, so that a
+    log never has fewer epochs than the checkpoint.
 
     Args:
         path: The file to write.
@@ -148,10 +151,8 @@ class Checkpoint(Callback):
             trainer.load(self.path)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        due = (
-            trainer.epoch % self.every == 0
-            and time.monotonic() - self._saved_at >= self.min_seconds
-        )
+        late = time.monotonic() - self._saved_at >= self.min_seconds
+        due = trainer.epoch % self.every == 0 and late
         if trainer.world.agreed(due or trainer.epoch == trainer.epochs):
             self._save(trainer)
 
@@ -162,7 +163,8 @@ class Checkpoint(Callback):
     def _save(self, trainer: PartialLabelTrainer) -> None:
         trainer.save(self.path)
         self._saved_at, self._saved = time.monotonic(), (trainer.epoch, trainer.step_of_epoch)
-        trainer.world.wait()  # here, where the time-out allows for a slow disk, and not in the next step
+        # Here, where the time-out allows for a slow disk, and not in the next step.
+        trainer.world.wait()
 
 
 class Progress(Callback):
@@ -170,13 +172,14 @@ class Progress(Callback):
 
     By default, it prints lines on standard error.
 
-    One object reports the whole job: give it to every training, and call `plan` first if there are several. Without a plan, every training
-    is a job of its own. Subclasses override `show` to report in another way.
+    One object reports the whole job: give it to every training run, and call `plan` first if there
+    are several. Without a plan, every training run is a job of its own. Subclasses override `show`
+    to report in another way.
 
     Args:
-        every_seconds: Print at most one line in this time during the first minute, and in six times this time after it. The first line
-            comes after a second; the end of a training run with other figures than its loss, and
-            the end of the job, are always printed.
+        every_seconds: Print at most one line in this time during the first minute, and in six times
+            this time after it. The first line comes after a second; the end of a training run with
+            other figures than its loss, and the end of the job, are always printed.
         write: A function that gets each line.
 
     Examples:
@@ -216,7 +219,7 @@ class Progress(Callback):
         self._begin()
 
     def start(self, part: Part) -> Progress:
-        """Report the next training, or the first one of several in parallel, as this part of the plan; parts before it are finished."""
+        """Report the next training run as this part of the plan; parts before it are finished."""
         self.part, self._figures, self._views_per_epoch = part, {}, 0
         self.job.finish_before(part)
         return self
@@ -230,31 +233,29 @@ class Progress(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:
-            self.part.done = (
-                trainer.epochs_done
-            )  # without a report, which would count for the speed
+            # Without a report, which would count for the speed.
+            self.part.done = trainer.epochs_done
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
-        if (
-            time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
-            and trainer.step_of_epoch < trainer.steps_per_epoch
-        ):
-            self.job.threads = max(1, trainer.threads.number)
+        if self._is_due() and trainer.step_of_epoch < trainer.steps_per_epoch:
             self.update(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         self._figures |= _figures(record)
         ends = trainer.epoch == trainer.epochs
-        if ends or time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS):
-            self.job.threads = max(1, trainer.threads.number)
+        if ends or self._is_due():
             self.update(trainer.epoch, important=ends and len(self._figures) > 1)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
 
     def update(self, done: float | Mapping[Part, float], *, important: bool = False) -> None:
         """Report finished epochs, with the fraction of the current one.
 
         Args:
-            done: The epochs of the current part, or those of several parts that are trained in parallel.
+            done: The epochs of the current part, or those of several parts that are trained in
+                parallel.
             important: Whether this has to be shown, even if something else was shown a moment ago.
         """
         assert self.part is not None
@@ -289,34 +290,18 @@ class Progress(Callback):
         """The figures of the last epoch, and the speed."""
         assert self.part is not None
         speed = self.job.stage_of(self.part).speed()
-        views = (
-            f"{speed / self.part.cost * self._views_per_epoch:,.0f} views/s"
-            if speed and self._views_per_epoch
-            else ""
-        )
-        return " · ".join(filter(None, [*self._figures.values(), views]))
+        views = speed / self.part.cost * self._views_per_epoch if speed else 0
+        return " · ".join([*self._figures.values(), *([f"{views:,.0f} views/s"] if views else [])])
 
     def show(self, important: bool) -> None:
         """Print a line, unless it is unimportant and the last one was printed a moment ago."""
         now = time.monotonic()
         if not important and now < self._next_line:
             return
-        self._next_line = now + self.every_seconds * (
-            1 if now - self._began < FREQUENT_SECONDS else 6
-        )
-        self.write(
-            " · ".join(
-                filter(
-                    None,
-                    [
-                        f"{int(100 * self.job.share_done)}%",
-                        self.time_left,
-                        self.current,
-                        self.figures,
-                    ],
-                )
-            )
-        )
+        rarely = 1 if now - self._began < FREQUENT_SECONDS else 6
+        self._next_line = now + self.every_seconds * rarely
+        share = f"{int(100 * self.job.share_done)}%"
+        self.write(" · ".join(filter(None, [share, self.time_left, self.current, self.figures])))
 
     def close(self) -> None:
         """Called when nothing follows; closing twice does no harm."""
@@ -324,16 +309,11 @@ class Progress(Callback):
 
 def _figures(record: Mapping[str, Any]) -> dict[str, str]:
     """The figures of an epoch that are shown, by name."""
-    test = record.get("test", {})
-    found = {
-        "loss": record.get("loss"),
-        **{name: test.get(name) for name in MEASURED},
-        "target_recovery": record.get("target_recovery"),
-    }
-    if found["accuracy"] is not None:
+    found = {**record, **record.get("test", {})}
+    if found.get("accuracy") is not None:
         found["covering_rate"] = None  # with true labels, it says little
     return {
-        name: f"{SHOWN_AS[name]} {value:{'.3f' if name == 'loss' else '.1%'}}"
-        for name, value in found.items()
-        if value is not None
+        name: f"{shown} {found[name]:{'.3f' if name == 'loss' else '.1%'}}"
+        for name, shown in SHOWN_AS.items()
+        if found.get(name) is not None
     }

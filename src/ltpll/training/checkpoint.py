@@ -1,4 +1,4 @@
-"""Checkpoint files: tensors and plain values in one safetensors file with a checksum, replaced atomically, never unpickled."""
+"""Checkpoint files: tensors and plain values in a safetensors file, which is never unpickled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ltpll.errors import CheckpointWarning, InputError, VersionError, first_line
 from ltpll.files import other_version, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
-MAX_HEADER = (
-    1 << 20
-)  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
+# Bytes of values; safetensors reads no header above 100 MB, and histories of many classes are
+# longer.
+MAX_HEADER = 1 << 20
 LONG_VALUES = "ltpll.values"
 ANOTHER = "use another path, or start a run again with --fresh"
 DAMAGED = "use a copy or another path, or start a run again with --fresh"
@@ -43,7 +43,7 @@ def write_checkpoint(
 
 
 def _in_order(content: bytes) -> bytes:
-    """A safetensors file with sorted metadata, which safetensors itself writes in a random order, so that equal files have equal bytes."""
+    """A safetensors file with sorted metadata, so that equal files have equal bytes."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -85,19 +85,17 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                if other := other_version(
-                    metadata.get("format"), FORMAT
-                ):  # not damaged, so it is neither renamed nor skipped
+                # One of another version is not damaged, so it is neither renamed nor skipped.
+                if other := other_version(metadata.get("format"), FORMAT):
                     raise VersionError(
-                        f"The checkpoint {path} {other}: use the version that wrote it, or train again."
+                        f"The checkpoint {path} {other}: use the version that wrote it, or train "
+                        "again."
                     )
                 raise _UnusableError(f"{path} is not an ltpll checkpoint", "choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = (
-            bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode()
-            if LONG_VALUES in tensors
-            else metadata["values"]
-        )
+        text = metadata.get("values", "")
+        if LONG_VALUES in tensors:
+            text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode()
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("its values are not a mapping")
@@ -108,16 +106,13 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         raise InputError(f"There is no checkpoint {path}.") from None
     except (_UnusableError, InputError):
         raise
-    except (
-        Exception
-    ) as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
-        raise _UnusableError(
-            f"The checkpoint {path} is damaged ({first_line(error)})", DAMAGED
-        ) from None
+    except Exception as error:  # from safetensors, JSON, or a dtype that torch does not know
+        damaged = f"The checkpoint {path} is damaged ({first_line(error)})"
+        raise _UnusableError(damaged, DAMAGED) from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """A checksum of the whole content, which detects every damaged byte; safetensors itself only checks sizes."""
+    """A checksum of the whole content; safetensors itself only checks sizes."""
     total = zlib.crc32(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name].cpu()
@@ -126,7 +121,7 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     return f"{total:08x}"
 
 
-# ---- a checkpoint and the previous one -------------------------------------------------------------------------------
+# ---- a checkpoint and the previous one -----------------------------------------------------------
 
 
 def previous_checkpoint(path: Path) -> Path:
@@ -148,9 +143,10 @@ def add_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values) ->
 def usable_checkpoint(
     path: Path, check: Callable[[Tensors, Values], str]
 ) -> tuple[Tensors, Values]:
-    """Return the newest intact checkpoint that passes `check`, which returns the reason why one cannot be used.
+    """Return the newest intact checkpoint for which `check` returns no reason against its use.
 
-    If a newer one is unusable, a warning says so, and it is renamed, so that it does not replace a good one at the next save.
+    If a newer one is unusable, a warning says so, and it is renamed, so that it does not replace a
+    good one at the next save.
     """
     refused: list[tuple[Path, _UnusableError]] = []
     for place in (path, previous_checkpoint(path)):
@@ -175,14 +171,13 @@ def usable_checkpoint(
     if not refused:
         raise InputError(f"There is no checkpoint {path}.")
     first = refused[0][1]
-    if (
-        len(refused) == 1 or first.advice == ANOTHER
-    ):  # then the previous one belongs to another training, too
+    # If the newer one belongs to another training, the previous one does, too.
+    if len(refused) == 1 or first.advice == ANOTHER:
         raise InputError(f"{first.fact}: {first.advice}.")
     raise InputError(f"{'; '.join(why.fact for _, why in refused)}: {DAMAGED}.")
 
 
-# ---- many states in one file -----------------------------------------------------------------------------------------
+# ---- many states in one file ---------------------------------------------------------------------
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -192,49 +187,48 @@ def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors whose names start with the prefix, without it."""
-    return {
-        name.removeprefix(f"{prefix}."): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(f"{prefix}.")
-    }
+    start = f"{prefix}."
+    return {k.removeprefix(start): tensor for k, tensor in tensors.items() if k.startswith(start)}
 
 
 def check_state_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
-    """Raise a ValueError if names and shapes differ from those of the modules, which may be on the device "meta" and need no memory."""
-    expected = {
-        key: value.shape
-        for name, module in modules.items()
-        for key, value in with_prefix(name, module.state_dict()).items()
-    }
-    for key, shape in expected.items():
-        if key not in tensors or tensors[key].shape != shape:
-            raise ValueError(f"its {key} is missing or does not have the shape {tuple(shape)}")
+    """Raise a ValueError if names and shapes differ from those of the modules.
+
+    These may be on the device "meta", where they need no memory.
+    """
+    for name, module in modules.items():
+        for key, value in with_prefix(name, module.state_dict()).items():
+            if key not in tensors or tensors[key].shape != value.shape:
+                shape = tuple(value.shape)
+                raise ValueError(f"its {key} is missing or does not have the shape {shape}")
+
+
+def trained_parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    """All parameters that an optimizer changes."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimizer (momenta) by parameter number, without its settings."""
-    found: dict[str, Tensor] = {}
-    for number, state in optimizer.state_dict()["state"].items():
-        found |= with_prefix(
-            f"optimizer.{number}",
-            {name: value for name, value in state.items() if isinstance(value, Tensor)},
-        )
-    return found
+    return {
+        f"optimizer.{number}.{name}": value
+        for number, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+        if isinstance(value, Tensor)
+    }
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Restore what `optimizer_tensors` returned."""
     state: dict[int, dict[str, Tensor]] = {}
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = trained_parameters(optimizer)
     for name, tensor in under_prefix("optimizer", tensors).items():
         number, key = name.split(".", 1)
         if tensor.ndim:
             parameter = parameters[int(number)]
             if tensor.shape != parameter.shape:
                 raise ValueError(f"the optimizer's {name} does not have the shape of its parameter")
-            # In the memory layout of the parameter, which files do not keep and the fused optimizer requires.
+            # In the memory layout of the parameter, which the fused optimizer requires.
             tensor = torch.empty_like(parameter).copy_(tensor)
         state.setdefault(int(number), {})[key] = tensor
-    optimizer.load_state_dict(
-        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-    )
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,4 +1,4 @@
-"""Compatibility: parts and data that do not fit together are refused before training, with a reason."""
+"""Compatibility: refuse parts and data that do not fit together, before training."""
 
 from __future__ import annotations
 
@@ -17,33 +17,36 @@ from ltpll.views import Views, ViewSource
 
 
 def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
-    """Raise an InputError if the parts cannot be combined; warn if their combination makes no sense."""
+    """Raise an InputError if the parts cannot be combined; warn if that makes no sense."""
     if method.why_no_rebalancer and not isinstance(rebalancer, NoRebalancing):
         raise InputError(
-            f"The method {method.name!r} cannot be combined with the rebalancer {rebalancer.name!r}: {method.why_no_rebalancer}"
+            f"The method {method.name!r} cannot be combined with the rebalancer "
+            f"{rebalancer.name!r}: {method.why_no_rebalancer}"
         )
     try:
         with torch.no_grad():
             length = len(rebalancer.log_prior(head))
     except RuntimeError:
         raise InputError(
-            f"The rebalancer {rebalancer.name!r} was created for another model: this one's head takes {head.in_features} features."
+            f"The rebalancer {rebalancer.name!r} was created for another model: "
+            f"this one's head takes {head.in_features} features."
         ) from None
     if length != head.out_features:
         raise InputError(
-            f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}."
+            f"The rebalancer's prior has {length} classes, "
+            f"but the model's head has {head.out_features}."
         )
     if len(set(method.views)) > 1 and isinstance(views, Views) and not (views.weak or views.strong):
         warnings.warn(
-            f"The method {method.name!r} compares a weak with a strong view, but without augmentation both are equal: "
-            "pass views=Views(weak=…, strong=…).",
+            f"The method {method.name!r} compares a weak with a strong view, but without "
+            "augmentation both are equal: pass views=Views(weak=…, strong=…).",
             InputWarning,
             stacklevel=3,
         )
 
 
 def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
-    """Raise an InputError if the data do not fit the model or each other, or if nothing can be learned from them."""
+    """Raise an InputError if the data do not fit the model or each other, or teach nothing."""
     if len(inputs) != len(sets):
         rows, others = counted(len(inputs), "row"), counted(len(sets), "candidate set")
         raise InputError(
@@ -51,10 +54,12 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
         )
     if sets.n_classes != head.out_features:
         raise InputError(
-            f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}."
+            f"The candidates have {sets.n_classes} classes, "
+            f"but the model's head has {head.out_features}."
         )
     sets.check_learnable()
     if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_per_chunk(inputs))):
         raise InputError(
-            f"All {len(inputs)} rows of the features are identical: nothing can be learned from them."
+            f"All {len(inputs)} rows of the features are identical: "
+            "nothing can be learned from them."
         )

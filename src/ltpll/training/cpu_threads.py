@@ -1,6 +1,7 @@
 """CPU threads: beside another job, all of them can be fifty times slower than one.
 
-torch's threads wait for each other after every operation. If another job occupies a core, all of them wait for the thread without one.
+torch's threads wait for each other after every operation. If another job occupies a core, all of
+them wait for the thread without one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+import numpy as np
 import torch
 
 from ltpll.validation import whole_number
@@ -27,20 +29,15 @@ TimedPass = Callable[[int], object]
 
 
 def faster(seconds: Mapping[int, float], current: int, gain: float) -> int:
-    """The fastest number of threads if it is more than `gain` times as fast as the current one, else the current one."""
+    """The fastest number of threads if it is `gain` times as fast as the current one."""
     best = min(seconds, key=lambda number: seconds[number])
     return best if seconds[current] > gain * seconds[best] else current
-
-
-def _chosen_by_user() -> bool:
-    """Whether an environment variable or `torch.set_num_threads` has already chosen the number of threads."""
-    return any(os.environ.get(name) for name in VARIABLES) or torch.get_num_threads() != AT_IMPORT
 
 
 def seconds_per_pass(
     numbers: Sequence[int], timed_pass: TimedPass, max_rows: int
 ) -> dict[int, float]:
-    """Measure the mean time of a pass with each number of threads, alternating; afterwards torch uses any of them."""
+    """The mean time of a pass with each number of threads, measured in turns."""
 
     def timed(number: int, rows: int, least: float = 0.0) -> tuple[float, int]:
         torch.set_num_threads(number)
@@ -64,10 +61,8 @@ def seconds_per_pass(
             found[number].append(timed(number, rows, ROUND_SECONDS))
         if time.perf_counter() - began > MAX_SECONDS:
             break
-    return {
-        number: sum(seconds for seconds, _ in each) / sum(count for _, count in each)
-        for number, each in found.items()
-    }
+    sums = {number: np.sum(each, axis=0) for number, each in found.items()}
+    return {number: float(seconds / count) for number, (seconds, count) in sums.items()}
 
 
 class Threads:
@@ -76,11 +71,11 @@ class Threads:
     def __init__(self, wanted: int | Literal["auto"] = "auto") -> None:
         self._wanted = None if wanted == "auto" else whole_number(wanted, 1, "threads")
         self.number = 0
-        """The number in use or last used, possibly by the process that wrote the checkpoint; 0 before training."""
+        """The number last used, perhaps by the process that wrote the checkpoint, or 0."""
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Restore torch's number of threads, which belongs to the whole process, at the end of the block."""
+        """Restore torch's number of threads, that of the whole process, afterwards."""
         before = torch.get_num_threads()
         try:
             yield
@@ -90,19 +85,16 @@ class Threads:
     def choose(self, make_pass: Callable[[], TimedPass] | None, max_rows: int) -> None:
         """Choose the number before training; without a pass to time, it is torch's number."""
         most = torch.get_num_threads()
-        if self._wanted or most == 1 or _chosen_by_user() or make_pass is None:
+        by_user = any(map(os.environ.get, VARIABLES)) or most != AT_IMPORT
+        if self._wanted or most == 1 or by_user or make_pass is None:
             self.number = self._wanted or most
         else:
-            self.number = self._measured(make_pass, max_rows, most)
+            # Not if the checkpoint comes from a machine with more cores.
+            begun = 1 <= self.number <= most
+            current = self.number if begun else 1
+            try:
+                seconds = seconds_per_pass(sorted({1, current, most}), make_pass(), max_rows)
+                self.number = faster(seconds, current, CHANGE_GAIN if begun else START_GAIN)
+            except Exception:  # the network cannot be copied, or needs whole batches
+                self.number = current if begun else most
         torch.set_num_threads(self.number)
-
-    def _measured(self, make_pass: Callable[[], TimedPass], max_rows: int, most: int) -> int:
-        begun = (
-            1 <= self.number <= most
-        )  # not if the checkpoint comes from a machine with more cores
-        current = self.number if begun else 1
-        try:
-            seconds = seconds_per_pass(sorted({1, current, most}), make_pass(), max_rows)
-        except Exception:  # the network cannot be copied, or needs whole batches; real problems show up in training
-            return current if begun else most
-        return faster(seconds, current, CHANGE_GAIN if begun else START_GAIN)

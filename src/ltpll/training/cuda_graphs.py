@@ -1,4 +1,4 @@
-"""CUDA graphs: training steps and views are recorded once and replayed, so that the device never waits for Python."""
+"""CUDA graphs: steps and views are recorded once and replayed, without waiting for Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ltpll.training.nonfinite import StepFunction
 
 ENGINES = ("auto", "eager", "captured", "compiled")
 
-# Ordinary calls before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
+# Ordinary calls before recording, for compilation, cuDNN's choices and the optimizer's buffers.
 WARM_UP_CALLS = 3
 
 
@@ -35,17 +35,15 @@ def chosen_engine(engine: str, device: torch.device, world: World | None = None)
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
     world = world or World()
-    if not world.alone and (
-        engine == "compiled" or (engine == "captured" and not world.can_be_recorded)
-    ):
+    if engine == "auto":
+        return "captured" if device.type == "cuda" and world.can_be_recorded else "eager"
+    compiles = engine == "compiled" and not world.alone
+    if compiles or (engine == "captured" and not world.can_be_recorded):
         raise InputError(
-            f"Several processes cannot train with the engine {engine!r} here: choose 'auto' or 'eager'."
+            f"Several processes cannot train with the engine {engine!r} here: "
+            "choose 'auto' or 'eager'."
         )
-    return (
-        ("captured" if device.type == "cuda" and world.can_be_recorded else "eager")
-        if engine == "auto"
-        else engine
-    )
+    return engine
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class _Recording:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection, which could free the graphs of an earlier training and so abort the current recording."""
+    """Without garbage collection, which could free earlier graphs and so abort the recording."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -68,10 +66,11 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 class GraphedFunction:
-    """Calls `function(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
+    """Calls `function(*inputs)` by replaying a recording; the next call overwrites the result.
 
-    A recording is valid for one `phase` (everything that Python decides inside the function: whether targets are refined, which extras
-    are active) and one set of shapes. The first calls run normally and count like all others; recording itself executes nothing.
+    A recording is valid for one `phase` (everything that Python decides inside the function:
+    whether targets are refined, which extras are active) and one set of shapes. The first calls run
+    normally and count like all others; recording itself executes nothing.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class GraphedFunction:
         self._n_calls.clear()
 
     def _warm_up(self, inputs: tuple[Tensor, ...]) -> Any:
-        """Make an ordinary call on a separate stream, as recording requires of the calls before it."""
+        """Make an ordinary call on a separate stream, as recording requires."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             outputs = self.function(*inputs)
@@ -114,9 +113,7 @@ class GraphedFunction:
     def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
         held = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(
-            self.generator
-        )  # so that every replay draws new random numbers
+        graph.register_generator_state(self.generator)  # every replay draws new random numbers
         try:
             with (
                 _no_garbage_collection(),
@@ -125,22 +122,24 @@ class GraphedFunction:
                 outputs = self.function(*held)
         except RuntimeError as error:
             raise InputError(
-                "This training step cannot be recorded as a CUDA graph, because something in it synchronises with the device "
-                "(such as .item() in the model or its views): choose engine='eager'."
+                "This training step cannot be recorded as a CUDA graph, because something in it "
+                "synchronises with the device (such as .item() in the model or its views): "
+                "choose engine='eager'."
             ) from error
-        # torch has just set the generator's offset on the recording's stream. Without this wait, a replay on a busy device could start
-        # before that and draw different numbers.
+        # torch has just set the generator's offset on the recording's stream. Without this wait, a
+        # replay on a busy device could start before that and draw different numbers.
         torch.cuda.current_stream().wait_stream(self._stream)
         return _Recording(graph, held, outputs)
 
 
 class Runner:
-    """Runs training steps and draws views: directly with the engine "eager", as replayed CUDA graphs otherwise.
+    """Runs training steps and draws views: as replayed CUDA graphs unless the engine is "eager".
 
     Args:
         step: The training step.
         draw: Draws the views of some rows or, with `gather`, of the inputs that it returns.
-        phase: Returns everything that Python decides inside a step; one graph is recorded for each value.
+        phase: Returns everything that Python decides inside a step; one graph is recorded for each
+            value.
         engine: A chosen engine.
         generator: The generator that steps and views draw from.
         world: The processes that train together.
@@ -159,30 +158,29 @@ class Runner:
     ) -> None:
         self.world = world
         self.step = step
-        self.draw: DrawViews = lambda rows, places=None: draw(
-            gather(rows), *(() if places is None else (places,))
-        )
         self.graphed_step: GraphedFunction | None = None
+        draw_views: Callable[..., tuple[Tensor, ...]] = draw
         if engine != "eager":
             graphed_step = self.graphed_step = GraphedFunction(
                 lambda index, *views: step(index, views), generator, world.alone
             )
-            graphed_draw = GraphedFunction(draw, generator, world.alone)
+            draw_views = GraphedFunction(draw, generator, world.alone)
 
             def replay_step(index: Tensor, views: Sequence[Tensor]) -> Tensor:
                 loss: Tensor = graphed_step(index, *views, phase=phase())
                 return loss
 
             self.step = replay_step
-            self.draw = lambda rows, places=None: graphed_draw(
-                gather(rows), *(() if places is None else (places,))
-            )
+        self.draw: DrawViews = lambda rows, places=None: draw_views(
+            gather(rows), *(() if places is None else (places,))
+        )
 
     @contextmanager
     def releasing_graphs(self) -> Iterator[None]:
-        """Delete graphs in which processes communicate when training ends: NCCL cannot shut down before they are gone.
+        """Delete graphs in which processes communicate when training ends.
 
-        After the loss of a process they are kept, because deleting a graph that waits for the lost process blocks forever.
+        NCCL cannot shut down before they are gone. After the loss of a process they are kept,
+        because deleting a graph that waits for the lost process blocks forever.
         """
         lost = False
         try:

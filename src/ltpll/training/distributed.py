@@ -1,4 +1,4 @@
-"""Distributed training: several processes compute shares of every batch and hold the same weights, targets and priors."""
+"""Distributed training: several processes share every batch and hold the same state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, overload
+from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,14 +22,16 @@ from ltpll.formatting import counted
 from ltpll.interfaces import Outputs
 from ltpll.training.signals import DelayedSignals
 
-STEP_TIMEOUT = 25.0  # seconds that a process waits within a step for another; steps are far shorter
-CONTROL_TIMEOUT = 3600.0  # the same where one process may read, evaluate or write meanwhile
+# Within a step, a process waits for another so long; steps are far shorter.
+STEP_TIMEOUT = datetime.timedelta(seconds=25)
+# The same where one process may read, evaluate or write meanwhile.
+CONTROL_TIMEOUT = datetime.timedelta(hours=1)
 SIGNAL_INTERVAL = 1.0  # approximate seconds between two exchanges of signals
 MOMENT = 1.0  # seconds by which the process that is to blame exits first, so that torchrun names it
 
 
 class World:
-    """The processes that train together, seen from process number `rank` of `size`; by default a single process.
+    """The processes that train together, seen from one of them; by default a single process.
 
     Args:
         rank: The number of this process, from 0.
@@ -44,9 +45,6 @@ class World:
         self.rank, self.size = rank, size
         self._control = control
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> World:
-        return self  # so that layers that hold a world can be copied
-
     @property
     def alone(self) -> bool:
         """Whether there is only one process."""
@@ -57,14 +55,14 @@ class World:
         """Whether this is the process that writes files."""
         return self.rank == 0
 
-    def part(self, n: int) -> slice:
-        """This process's share of n rows; the shares differ by at most one row and cover every row once."""
+    def own_rows(self, n: int) -> slice:
+        """This process's share of n rows; shares differ by at most one row."""
         return slice(*self._bounds(n, self.rank))
 
     def _bounds(self, n: int, rank: int) -> tuple[int, int]:
         return n * rank // self.size, n * (rank + 1) // self.size
 
-    def rows(self, part: Tensor, n: int) -> Tensor:
+    def gather_rows(self, part: Tensor, n: int) -> Tensor:
         """Gather the shares of all processes: returns all n rows, in order, on every process."""
         if self.alone:
             return part
@@ -77,11 +75,11 @@ class World:
         dist.all_gather(found, padded)
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
-    def outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
-        """Gather the network's outputs, so that every process can compute the loss of the whole batch.
+    def gather_outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
+        """Gather the network's outputs, from which every process computes the whole loss.
 
-        Gradients flow back to this process's own rows, multiplied by the number of processes, because DistributedDataParallel averages
-        gradients where the sum is needed.
+        Gradients flow back to this process's own rows, multiplied by the number of processes,
+        because DistributedDataParallel averages gradients where the sum is needed.
 
         Args:
             outputs: The outputs of this process's shares.
@@ -89,44 +87,34 @@ class World:
         """
         if self.alone:
             return outputs
-        parts = (*outputs.logits, *outputs.features)
-        if (
-            len(set(sizes)) == 1
-        ):  # one message for all, because the number of messages determines the time
-            whole = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0]).split(
-                [part.shape[1] for part in parts], dim=1
-            )
+        parts, n_views = (*outputs.logits, *outputs.features), len(outputs.logits)
+        if len(set(sizes)) == 1:
+            # One message for all, because the number of messages determines the time.
+            gathered = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0])
+            whole = gathered.split([part.shape[1] for part in parts], dim=1)
         else:
-            whole = tuple(
-                _Gather.apply(part, self, n)
-                for part, n in zip(parts, (*sizes, *sizes), strict=True)
-            )
-        n_views = len(outputs.logits)
+            pairs = zip(parts, (*sizes, *sizes), strict=True)
+            whole = tuple(_Gather.apply(part, self, n) for part, n in pairs)
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
-    def views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
+    def whole_views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
         """Views of the whole batch, which are gathered only when they are accessed."""
         return views if self.alone else _Gathered(views, self, n)
 
-    def shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
+    def own_shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
         """This process's share of each view, and the total number of rows of each."""
         if isinstance(views, _Gathered):
             return tuple(views.own), [views.n] * len(views)
-        return tuple(view[self.part(len(view))] for view in views), [len(view) for view in views]
+        return tuple(view[self.own_rows(len(view))] for view in views), [
+            len(view) for view in views
+        ]
 
-    def total(self, value: Tensor) -> Tensor:
+    def sum_over_all(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if not self.alone:
             value = value.clone()
             dist.all_reduce(value)
         return value
-
-    def summed(self, value: Tensor) -> Tensor:
-        """The sum over all processes, with gradients."""
-        if self.alone:
-            return value
-        found: Tensor = dist.nn.functional.all_reduce(value)
-        return found
 
     @property
     def can_be_recorded(self) -> bool:
@@ -136,8 +124,8 @@ class World:
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace gradients by their mean over all processes, with one message per dtype.
 
-        This is for steps recorded as CUDA graphs, which DistributedDataParallel's hooks do not support. Unlike them, it starts only
-        after the backward pass.
+        This is for steps recorded as CUDA graphs, which DistributedDataParallel's hooks do not
+        support. Unlike them, it starts only after the backward pass.
         """
         if self.alone:
             return
@@ -146,14 +134,12 @@ class World:
             if parameter.grad is not None:
                 kinds.setdefault(parameter.dtype, []).append((parameter, parameter.grad))
         for dtype, pairs in kinds.items():
-            flat = torch.empty(
-                sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device
-            )
-            parts = zip(pairs, flat.split([one.numel() for one, _ in pairs]), strict=True)
+            sizes = [one.numel() for one, _ in pairs]
+            flat = torch.empty(sum(sizes), dtype=dtype, device=pairs[0][0].device)
             # In the memory layout of each parameter, as the fused optimizer requires.
             means = [
                 part.as_strided(one.shape, torch.empty_like(one).stride(), part.storage_offset())
-                for (one, _), part in parts
+                for (one, _), part in zip(pairs, flat.split(sizes), strict=True)
             ]
             torch._foreach_copy_(means, [gradient for _, gradient in pairs])
             dist.all_reduce(flat)
@@ -165,14 +151,14 @@ class World:
         """Wrap the model so that its gradients are averaged over all processes."""
         if self.alone:
             return model
-        # Batch norm statistics are synchronised at the end of every epoch; broadcasting them before each pass would change what an
-        # earlier pass of the same step still needs. Newer versions of torch have renamed the option.
+        # Batch norm statistics are synchronised at the end of every epoch; broadcasting them
+        # before each pass would change what an earlier pass of the same step still needs.
+        # Newer versions of torch have renamed the option.
         known = inspect.signature(DistributedDataParallel).parameters
         option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        options: dict[str, Any] = {option: False}
-        # The weights of a 1 × 1 convolution have two equivalent memory layouts, about which torch warns needlessly.
+        # The weights of a 1 × 1 convolution have two equivalent memory layouts.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-        return DistributedDataParallel(model, **options)
+        return DistributedDataParallel(model, **{option: False})  # type: ignore[arg-type]
 
     def broadcast_weights(self, model: nn.Module) -> None:
         """Copy the first process's weights and buffers to all processes."""
@@ -180,21 +166,21 @@ class World:
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), src=0)
 
-    def synchronise(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
-        """Make the state equal on all processes: average the network's buffers, and copy the rest from the first process."""
+    def synchronise_state(
+        self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor
+    ) -> None:
+        """Average the network's buffers, and copy everything else from the first process."""
         if self.alone:
             return
         for buffer in network.buffers():
             if buffer.is_floating_point():
                 dist.all_reduce(buffer)
                 buffer /= self.size
-        for tensor in [
-            targets,
-            *(tensor for part in parts for tensor in (*part.parameters(), *part.buffers())),
-        ]:
-            dist.broadcast(tensor.detach(), src=0)
+        dist.broadcast(targets, src=0)
+        for part in parts:
+            self.broadcast_weights(part)
 
-    def largest(self, mine: int) -> int:
+    def largest_of_all(self, mine: int) -> int:
         """The largest of the numbers of all processes."""
         if self.alone:
             return mine
@@ -220,12 +206,15 @@ _current = World()
 
 
 def current_world() -> World:
-    """The processes that this one trains with: those of the surrounding `world_of_torchrun` block, or this process alone."""
+    """The processes of the surrounding `world_of_torchrun` block, or this process alone."""
     return _current
 
 
 class SharedSignals:
-    """Tells all processes about a signal that one of them received, about once per second and after the same step everywhere."""
+    """Tells all processes about once per second which signal one of them received.
+
+    All stop after the same step.
+    """
 
     def __init__(self, signals: DelayedSignals, world: World) -> None:
         self._signals, self._world = signals, world
@@ -233,40 +222,35 @@ class SharedSignals:
 
     def __call__(self) -> bool:
         """Whether any process has a pending signal; all processes must call this equally often."""
-        number = self._largest(self._signals.pending())
-        self._signals.add(number)
-        return (
-            number > 0
-        )  # signals that arrived since then are left for the next call, so that all processes stop after the same step
-
-    def _largest(self, mine: int) -> int:
         if self._world.alone:
-            return mine
+            return self._signals.pending() > 0
         self._calls += 1
         self._remaining -= 1
         if self._remaining > 0:
-            return 0
-        number = self._world.largest(mine)
-        # As many calls as the first process makes in the interval, but at most twice as many as before: the first steps may be unusual.
+            return False
+        number = self._world.largest_of_all(self._signals.pending())
+        # As many calls as the first process makes in the interval, but at most twice as many as
+        # before: the first steps may be unusual.
         pace = self._calls / max(time.monotonic() - self._started, 1e-9)
-        self._remaining = self._world.agreed(
-            max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls))
-        )
+        calls = max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls))
+        self._remaining = self._world.agreed(calls)
         self._calls, self._started = 0, time.monotonic()
-        return number
+        self._signals.receive(number)
+        # A signal that arrived meanwhile waits for the next call: all stop after the same step.
+        return number > 0
 
 
 class _Gather(torch.autograd.Function):
-    """`World.rows` with gradients."""
+    """`World.gather_rows` with gradients."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, world: World, n: int) -> Tensor:
         ctx.world, ctx.n = world, n
-        return world.rows(part, n)
+        return world.gather_rows(part, n)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return gradients[0][ctx.world.part(ctx.n)] * ctx.world.size, None, None
+        return gradients[0][ctx.world.own_rows(ctx.n)] * ctx.world.size, None, None
 
 
 class _Gathered(Sequence[Tensor]):
@@ -279,27 +263,21 @@ class _Gathered(Sequence[Tensor]):
     def __len__(self) -> int:
         return len(self.own)
 
-    @overload
-    def __getitem__(self, which: int) -> Tensor: ...
-
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[Tensor]: ...
-
-    def __getitem__(self, which: int | slice) -> Tensor | Sequence[Tensor]:
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return _Gathered(self.own[which], self._world, self.n)
         if which not in self._whole:
-            self._whole[which] = self._world.rows(self.own[which], self.n)
+            self._whole[which] = self._world.gather_rows(self.own[which], self.n)
         return self._whole[which]
 
 
 @contextmanager
 def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple[World, str]]:
-    """Join the processes that `torchrun` started, and yield them with this process's device; without torchrun, a single process.
+    """Join the processes that `torchrun` started, and yield them with this process's device.
 
-    Inside the block, `current_world` returns these processes. If another process is lost, this one
-    reports it with `say` and exits with status 1. One that waits for its GPU cannot do that:
-    torchrun ends all processes when one has failed, and kills it after 30 seconds.
+    Inside the block, `current_world` returns these processes; without torchrun, it is this process
+    alone. If another process is lost, this one reports it with `say` and exits with status 1. One
+    that waits for its GPU cannot do that: torchrun kills it after 30 seconds.
     """
     global _current
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
@@ -312,45 +290,35 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     if on_cuda:
         if local >= torch.cuda.device_count():
             raise InputError(
-                f"torchrun started at least {local + 1} processes for {counted(torch.cuda.device_count(), 'GPU')}: start fewer processes."
+                f"torchrun started at least {local + 1} processes for "
+                f"{counted(torch.cuda.device_count(), 'GPU')}: start fewer processes."
             )
         device = f"cuda:{local}"
         torch.cuda.set_device(local)
-    dist.init_process_group(
-        "nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT)
-    )
+    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=STEP_TIMEOUT)
     try:
         # Decisions are exchanged between CPUs, so that nothing waits for a GPU.
-        timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT)
-        _current = World(rank, size, dist.new_group(backend="gloo", timeout=timeout))
+        _current = World(rank, size, dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT))
         yield _current, device
     except BaseException as error:
         if size > 1 and _comes_from_a_loss(error):
-            _exit_after_loss(rank, size, say)
+            with suppress(BaseException):  # torchrun may terminate this process meanwhile
+                say(
+                    f"Process {rank} of {size} has lost another process, which died or hangs: "
+                    "look at its last message, and rerun the command to resume."
+                )
+                sys.stdout.flush()
+                time.sleep(MOMENT)
+            # Nothing is cleaned up: work on the GPU may wait for the lost process forever.
+            os._exit(1)
         raise
     finally:
         _current = World()
         dist.destroy_process_group()
 
 
-def _exit_after_loss(rank: int, size: int, say: Callable[[str], None]) -> NoReturn:
-    """Report that another process is lost, and exit.
-
-    Nothing is cleaned up, since work on the GPU may wait for the lost process forever.
-    """
-    advice = "which died or hangs: look at its last message, and rerun the command to resume."
-    with suppress(BaseException):  # torchrun may terminate it meanwhile
-        time.sleep(MOMENT)
-    try:
-        say(f"Process {rank} of {size} has lost another process, {advice}")
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:  # also if the message cannot be printed
-        os._exit(1)
-
-
 def _comes_from_a_loss(error: BaseException | None) -> bool:
-    """Whether an error was caused by the loss of a process, or was raised while handling one: torchrun terminates the others."""
+    """Whether an error was caused by the loss of a process, or raised while handling one."""
     while error is not None:
         if isinstance(error, RuntimeError) and is_loss_of_a_process(error):
             return True
@@ -359,10 +327,9 @@ def _comes_from_a_loss(error: BaseException | None) -> bool:
 
 
 def is_loss_of_a_process(error: RuntimeError) -> bool:
-    """Whether an error means that another process did not answer; gloo's errors have no type of their own."""
+    """Whether another process did not answer; gloo's errors have no type of their own."""
     signs = ("gloo", "connection closed", "connection reset", "timed out", "nccl", "socket")
     text = str(error).lower()
     # NCCL reports, for example, a GPU that is used by two processes as invalid usage.
-    return "invalid usage" not in text and (
-        isinstance(error, dist.DistError) or any(sign in text for sign in signs)
-    )
+    lost = isinstance(error, dist.DistError) or any(sign in text for sign in signs)
+    return lost and "invalid usage" not in text

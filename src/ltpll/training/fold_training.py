@@ -1,4 +1,4 @@
-"""Fold training: train on the other rows of a fold and predict its own, keeping in a folder what is finished and what has begun."""
+"""Fold training: train on the other rows of a fold, and predict its own; a folder keeps both."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ltpll.training.distributed import current_world
 from ltpll.training.job import Part
 
 CallbacksOf = Callable[[int], Sequence[Callback]]
-"""Called with the number of each training, from 0."""
+"""Called with the number of each training run, from 0."""
 Predict = Callable[[Any, Any, Candidates], Tensors]
-"""Called with a fitted classifier, inputs and their candidate sets; the first of several processes calls it."""
+"""Called with a fitted classifier, inputs and their candidate sets, by the first process."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class KeptFolds:
 
     Args:
         folder: A folder.
-        pattern: The name of the file with the predictions of a finished training, with `*` for its number.
+        pattern: The name of the file with the predictions of a finished training, with `*` for its
+            number.
         seconds: The minimum time between two checkpoints of a training run.
     """
 
@@ -54,7 +55,10 @@ class KeptFolds:
         return self.folder / f"checkpoint-{self.predictions(number).name}"
 
     def read(self, number: int) -> Tensors | None:
-        """What a finished training predicted; a damaged file counts as missing, but one of another version is not replaced."""
+        """What a finished training predicted, or None.
+
+        A damaged file counts as missing, but one of another version is not replaced.
+        """
         try:
             tensors, values = read_checkpoint(self.predictions(number))
         except VersionError:
@@ -83,10 +87,9 @@ class KeptFolds:
 
 def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -> list[Part]:
     """The training runs of a cross-validation, as parts of a job."""
-    rows = [len(others) for others, _ in folds]
     return [
-        Part.of_rows(f"{name} {k + 1} of {len(rows)}", n, *classifier.schedule(n))
-        for k, n in enumerate(rows)
+        Part.of_rows(f"{name} {k} of {len(folds)}", len(rows), *classifier.schedule(len(rows)))
+        for k, (rows, _) in enumerate(folds, 1)
     ]
 
 
@@ -111,8 +114,8 @@ def train_fold(
         sets: Their candidate sets.
         fold: The rows to train on and the rows to predict.
         predict: Makes the predictions.
-        number: The number of the training, from 0.
-        callbacks: Callbacks of the training.
+        number: The number of the training run, from 0.
+        callbacks: Callbacks of the training run.
         kept: Where the training is kept.
         scores: The scores of a comparison that the rebalancer "auto" made on all rows.
         rows_of: Selects rows of the examples.
@@ -121,15 +124,15 @@ def train_fold(
         The predictions, or None in all processes but the first.
     """
     others, rows = fold
-    checkpoint = (
-        [] if kept is None else [Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)]
-    )
+    if kept is not None:
+        checkpoint = Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)
+        callbacks = [*callbacks, checkpoint]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         fitting = classifier.begin(rows_of(x, others), sets.select(others))
         if scores is not None:
             fitting.trainer.rebalancer.scores = scores
-        classifier.train(fitting, [*callbacks, *checkpoint])
+        classifier.train(fitting, callbacks)
     if not fitting.trainer.world.first:
         return None
     found = predict(classifier, rows_of(x, rows), sets.select(rows))
@@ -151,23 +154,18 @@ def train_folds(
     scores: Any = None,
     rows_of: Callable[[Any, Rows], Any] = getitem,
 ) -> Iterator[tuple[Rows, Tensors]]:
-    """Train a copy of a classifier for each fold that is not kept yet; the first training has the number `first`.
+    """Train a copy of a classifier for each fold that is not kept yet, numbered from `first`.
 
     Yields:
         The rows of each fold and their predictions; nothing in all processes but the first.
     """
     world = current_world()
+    how: dict[str, Any] = {"kept": kept, "scores": scores, "rows_of": rows_of}
     for number, fold in enumerate(folds, first):
         found = None if kept is None or not world.first else kept.read(number)
         if not world.agreed(found is not None):
-            one = clone(classifier).set_params(on_epoch=None)
-            how: dict[str, Any] = {
-                "callbacks": callbacks_of(number),
-                "kept": kept,
-                "scores": scores,
-                "rows_of": rows_of,
-            }
-            found = train_fold(one, x, sets, fold, predict, number, **how)
+            one, callbacks = clone(classifier).set_params(on_epoch=None), callbacks_of(number)
+            found = train_fold(one, x, sets, fold, predict, number, callbacks=callbacks, **how)
         elif kept is not None and world.first:
             kept.tidy(number)
         if found is not None:

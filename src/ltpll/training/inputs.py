@@ -9,8 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-DEVICE_SHARE = 0.5  # of the free memory of a GPU that inputs may take: networks, views and targets need the rest
-HOST_SHARE = 0.5  # of the main memory; larger inputs, such as a file that is mapped into memory, are read ahead of their use
+# Of the free memory of a GPU that inputs may take: networks, views and targets need the rest.
+DEVICE_SHARE = 0.5
+# Of the main memory; larger inputs, such as a file that is mapped into memory, are read ahead of
+# their use.
+HOST_SHARE = 0.5
 
 
 class Inputs:
@@ -35,9 +38,10 @@ class Inputs:
 
 
 class StreamedInputs(Inputs):
-    """Inputs that stay in main memory or in a memory-mapped file, of which some rows at a time are copied to the device.
+    """Inputs in main memory or a memory-mapped file, copied to the device some rows at a time.
 
-    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from which the device reads by itself.
+    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from
+    which the device reads by itself.
 
     Args:
         x: The inputs, on the CPU.
@@ -50,11 +54,8 @@ class StreamedInputs(Inputs):
         self.x = x
         self.device = device
         # Whole rows are copied in the order in which they are stored.
-        self._channels_last = (
-            x.ndim == 4
-            and not x.is_contiguous()
-            and x.is_contiguous(memory_format=torch.channels_last)
-        )
+        pictures = x.ndim == 4 and not x.is_contiguous()
+        self._channels_last = pictures and x.is_contiguous(memory_format=torch.channels_last)
         self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
         self._thread = ThreadPoolExecutor(1, "inputs")
         self._announced: tuple[Tensor, Future[Tensor]] | None = None
@@ -69,20 +70,15 @@ class StreamedInputs(Inputs):
         return found.permute(0, 3, 1, 2) if self._channels_last else found
 
     def announce(self, rows: Tensor) -> None:
-        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the main thread.
-        self._announced = (
-            rows,
-            self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows))),
-        )
+        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the
+        # main thread.
+        copy = self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+        self._announced = (rows, copy)
 
     def _buffer(self, n: int) -> Tensor:
         # torch does not reuse pinned memory before the device has read it.
-        return torch.empty(
-            n,
-            *self._stored.shape[1:],
-            dtype=self._stored.dtype,
-            pin_memory=self.device.type == "cuda",
-        )
+        shape, dtype = self._stored.shape[1:], self._stored.dtype
+        return torch.empty(n, *shape, dtype=dtype, pin_memory=self.device.type == "cuda")
 
     def _copied(self, rows: Tensor, buffer: Tensor) -> Tensor:
         return torch.index_select(self._stored, 0, rows, out=buffer)

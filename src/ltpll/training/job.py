@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-STEP_ROWS = 100  # a step takes as long as its batch and about this many rows more, measured on tables with one thread
+# A step takes as long as its batch and about this many rows more, measured on tables with one
+# thread.
+STEP_ROWS = 100
 RECENT_SECONDS = 10.0  # older speeds count less and less; with time, more of the past is recent
 LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing
-START_SECONDS = 4.0  # until processes that train in parallel have imported torch and started
-CORE_GAIN = 0.8  # what a further core adds to the speed of the first, because cores share memory and other programs need some
-EXPECTED_SECONDS = (
-    3.0  # for which the speed that is expected after earlier stages counts beside the measured one
-)
 
 
 @dataclass(eq=False)
@@ -63,17 +59,12 @@ class Stage:
     _elapsed: float = field(default=0.0, repr=False)
 
     @property
-    def begun(self) -> bool:
-        """Whether a part has reported."""
-        return self._reported is not None
-
-    @property
     def unfinished(self) -> int:
         """The number of parts that are not finished."""
         return sum(part.left > 0 for part in self.parts)
 
     def report(self, done: Mapping[Part, float]) -> None:
-        """Note the finished epochs of some parts; the first report of finished work starts the clock of the stage."""
+        """Note the finished epochs of some parts; the first finished work starts the clock."""
         now, busy = time.monotonic(), min(self.workers, self.unfinished)
         work = sum(max(0.0, epochs - part.done) * part.cost for part, epochs in done.items())
         for part, epochs in done.items():
@@ -86,20 +77,9 @@ class Stage:
         if self._reported is not None or work > 0:
             self._reported = now
 
-    def speed(self, expected: float | None = None) -> float | None:
-        """The work per second of one worker; until it is measured, the expected one, or None."""
-        if expected is not None:
-            weight = max(0.0, EXPECTED_SECONDS * self.workers - self._elapsed)
-            return (self._work + expected * weight) / (self._seconds + weight)
-        return (
-            self._work / self._seconds
-            if self._seconds >= LEAST_SECONDS and self._work > 0
-            else None
-        )
-
-    def parallel_speedup(self, threads: int) -> float:
-        """The expected speed-up of all workers together over one run with `threads` threads."""
-        return 1 + CORE_GAIN * max(0.0, min(self.workers, os.cpu_count() or 1) / threads - 1)
+    def speed(self) -> float | None:
+        """The work per second of one worker; None until it is measured."""
+        return self._work / self._seconds or None if self._seconds >= LEAST_SECONDS else None
 
     @property
     def longest(self) -> float:
@@ -114,9 +94,9 @@ class Stage:
 class Job:
     """Stages that follow one another.
 
-    The time left is the work left divided by the measured speed. A stage that has not begun is expected to be as fast as the last one that
-    was measured, and faster if its parts train in parallel on several cores. Epochs that were finished before the job was resumed do not
-    count for the speed.
+    The time left is the work left divided by the measured speed. Each worker of a stage that was
+    not measured yet is expected to be as fast as those of the stage before. Epochs that were
+    finished before the job was resumed do not count for the speed.
 
     Args:
         stages: The stages.
@@ -124,8 +104,6 @@ class Job:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = list(stages)
-        self.threads = 1
-        """The number of threads of a training run that is not one of several in parallel."""
 
     @property
     def parts(self) -> list[Part]:
@@ -137,7 +115,7 @@ class Job:
         return next(stage for stage in self.stages if part in stage.parts)
 
     def finish_before(self, part: Part) -> None:
-        """Count all parts before this one as finished: they were, perhaps by another process, or they are not needed."""
+        """Count all parts before this one as finished, perhaps by another process."""
         for earlier in self.parts[: self.parts.index(part)]:
             earlier.done = earlier.epochs
 
@@ -155,15 +133,11 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         """The time left, or None as long as no speed was measured."""
-        seconds, reference = 0.0, None  # the speed of a run that is not one of several
+        seconds, speed = 0.0, None
         for stage in self.stages:
-            scale = stage.parallel_speedup(self.threads) / stage.workers
-            speed = stage.speed(None if reference is None else reference * scale)
+            speed = stage.speed() or speed
             if stage.longest > 0:
-                if not speed:
+                if speed is None:
                     return None
-                seconds += stage.longest / speed + (
-                    START_SECONDS if stage.workers > 1 and not stage.begun else 0.0
-                )
-            reference = speed / scale if speed else reference
+                seconds += stage.longest / speed
         return seconds

@@ -17,19 +17,17 @@ def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
 
 
 def step_rate(epoch: int, milestones: Sequence[int], start: float) -> float:
-    """The learning rate of an epoch (from 0), which is multiplied by 0.1 after each of `milestones` epochs."""
+    """The learning rate of an epoch, multiplied by 0.1 after each of `milestones` epochs."""
     return start * STEP_FACTOR ** bisect_right(milestones, epoch)
 
 
 def check_milestones(milestones: Sequence[int], n_epochs: int) -> tuple[int, ...]:
-    """Check that milestones are increasing numbers of epochs, after each of which some epoch follows."""
+    """Check that milestones are increasing numbers of epochs, each followed by an epoch."""
     numbers = list(milestones)
-    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
-    if numbers and not (
-        whole and sorted(set(numbers)) == numbers and numbers[0] >= 1 and numbers[-1] < n_epochs
-    ):
+    whole = {type(number) for number in numbers} <= {int}
+    if not whole or sorted({*numbers} & {*range(1, n_epochs)}) != numbers:
         raise InputError(
-            f"milestones is {shown(numbers)}: they must be increasing numbers of epochs, at least 1 and below {n_epochs}, "
-            f"the number of epochs in which the learning rate falls."
+            f"milestones is {shown(numbers)}: they must be increasing numbers of epochs, at least "
+            f"1 and below {n_epochs}, the number of epochs in which the learning rate falls."
         )
     return tuple(numbers)

@@ -1,4 +1,4 @@
-"""Signals: SIGINT, SIGTERM and SIGHUP can be delayed until the current step is finished and saved."""
+"""Signals: SIGINT, SIGTERM and SIGHUP wait until the current step is finished and saved."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class DelayedSignals:
         """The number of the pending signal, or 0."""
         return self._pending or 0
 
-    def add(self, number: int) -> None:
-        """Add a signal that another process received, unless one is pending; 0 adds nothing."""
+    def receive(self, number: int) -> None:
+        """Note a signal that another process received, unless one is pending; 0 is none."""
         self._pending = self._pending or number or None
 
     def deliver(self) -> None:
@@ -58,18 +58,16 @@ class DelayedSignals:
 
 @contextmanager
 def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
-    """Delay SIGINT, SIGTERM and SIGHUP until they are delivered, at the latest at the end of the block.
+    """Delay SIGINT, SIGTERM and SIGHUP until they are delivered, or the block ends.
 
-    Ignored signals stay ignored. Python handles signals only in its main thread, so in other threads nothing is delayed.
+    Ignored signals stay ignored. Python handles signals only in its main thread, so in other
+    threads nothing is delayed.
     """
     signals = DelayedSignals()
     if enabled and threading.current_thread() is threading.main_thread():
-        found = {number: signal.getsignal(number) for number in DELAYED}
-        signals.handlers = {
-            number: handler
-            for number, handler in found.items()
-            if handler not in (signal.SIG_IGN, None)
-        }
+        for number in DELAYED:
+            if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                signals.handlers[number] = handler
     try:
         for number in signals.handlers:
             signal.signal(number, signals.delay)
@@ -98,7 +96,10 @@ class Terminated(SystemExit):
 
 
 def exit_on_signals() -> None:
-    """From now on, SIGTERM and SIGHUP raise an exception, so that everything is cleaned up; with `nohup`, SIGHUP stays ignored."""
+    """From now on, SIGTERM and SIGHUP raise an exception, so that everything is cleaned up.
+
+    With `nohup`, SIGHUP stays ignored.
+    """
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         if number == HANGUP:

@@ -19,6 +19,7 @@ from ltpll.training.checkpoint import (
     Values,
     load_optimizer,
     optimizer_tensors,
+    trained_parameters,
     under_prefix,
     with_prefix,
 )
@@ -38,7 +39,6 @@ class TrainingState:
         random: torch's global random state as the training sees it.
         n_skipped: The number of skipped batches of the epoch, a scalar tensor.
         threads: The number of CPU threads in use.
-        parts: The names of the method, the rebalancer and the extras.
     """
 
     def __init__(
@@ -49,16 +49,13 @@ class TrainingState:
         random: dict[str, Tensor],
         n_skipped: Tensor,
         threads: Threads,
-        parts: Mapping[str, Any],
     ) -> None:
-        self.modules = modules
-        self.optimizer = optimizer
-        self.generator = generator
-        self.device = generator.device
-        self.random = random
-        self.n_skipped = n_skipped
+        self.modules, self.optimizer = modules, optimizer
+        self.generator, self.device = generator, generator.device
+        self.random, self.n_skipped = random, n_skipped
         self.threads = threads
-        self.parts = dict(parts)
+        self.parts: dict[str, Any] = {kind: modules[kind].name for kind in ("method", "rebalancer")}
+        self.parts["extras"] = [extra.name for extra in modules["extras"].children()]
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
         self.initial: Tensors = {}
@@ -67,9 +64,8 @@ class TrainingState:
     def start(self, candidates: Candidates, targets: Targets, batches: BatchSampler) -> None:
         """Begin a training run on new data."""
         self.targets, self.batches = targets, batches
-        self.loss_sum = torch.zeros(
-            (), dtype=targets.values.dtype, device=self.device
-        )  # over the steps of the epoch
+        # Over the steps of the epoch.
+        self.loss_sum = torch.zeros((), dtype=targets.values.dtype, device=self.device)
         self.fingerprint = _fingerprint(candidates)
         self.start_epoch()
 
@@ -85,19 +81,16 @@ class TrainingState:
         self.epoch += 1
 
     def add_record(self, record: dict[str, Any]) -> None:
-        """Append the record of an epoch to the history; long lists are kept only in the last record."""
+        """Append a record to the history; long lists are kept only in the last record."""
         if self.history:
             self.history[-1] = without_long_lists(self.history[-1])
         self.history.append(record)
 
     def state_dict(self) -> tuple[Tensors, Values]:
         """Return all tensors and all plain values of a checkpoint."""
-        tensors = (
-            self.tensors()
-            | with_prefix("epoch", self.batches.state_dict())
-            | with_prefix("initial", self.initial)
-        )
-        step = self.batches.step
+        step, tensors = self.batches.step, self.tensors()
+        tensors |= with_prefix("epoch", self.batches.state_dict())
+        tensors |= with_prefix("initial", self.initial)
         return tensors, {
             "epoch": self.epoch,
             "step": step,
@@ -122,9 +115,10 @@ class TrainingState:
         Args:
             tensors: The tensors of a checkpoint.
             values: Its plain values.
-            start_epoch: Called with the seconds already spent, if the checkpoint lies within an epoch: what the parts do at the start of
-                an epoch comes before their tensors are restored.
-            with_random: Whether to restore torch's random state, which belongs to the first process of several.
+            start_epoch: Called with the seconds already spent, if the checkpoint lies within an
+                epoch: what the parts do at its start comes before their tensors are restored.
+            with_random: Whether to restore torch's random state, which belongs to the first process
+                of several.
         """
         self.epoch = int(values["epoch"])
         self.history = list(values["history"])
@@ -142,10 +136,8 @@ class TrainingState:
         load_optimizer(self.optimizer, tensors)
         if "dropped" in tensors:
             self.n_skipped.copy_(tensors["dropped"])
-        self.initial = {
-            name: tensor.to(self.device)
-            for name, tensor in under_prefix("initial", tensors).items()
-        } or self.initial
+        initial = under_prefix("initial", tensors)
+        self.initial = {key: one.to(self.device) for key, one in initial.items()} or self.initial
 
     def tensors(self) -> Tensors:
         """The tensors that a checkpoint has at any point of a training run."""
@@ -163,18 +155,19 @@ class TrainingState:
     def mismatch(self, tensors: Tensors, values: Values) -> str:
         """Return why a checkpoint does not belong to this training; empty if it does."""
         counts = [values.get(name) for name in ("epoch", "step")]
-        if not all(isinstance(count, int) and count >= 0 for count in counts) or not isinstance(
-            values.get("history"), list
-        ):
+        whole = all(isinstance(count, int) and count >= 0 for count in counts)
+        if not whole or not isinstance(values.get("history"), list):
             return "does not say how many epochs and steps it has"
         if values.get("parts") != self.parts:
             return f"was made with {shown(values.get('parts'))}, not with {self.parts}"
         if values.get("device") != self.device.type:
-            return f"was made on {shown(values.get('device'))}, whose random numbers {self.device.type} cannot continue"
+            made_on = shown(values.get("device"))
+            return f"was made on {made_on}, whose random numbers {self.device.type} cannot continue"
         if values.get("data") != self.fingerprint:
             return "belongs to other training data"
         if values["step"] and values.get("feed") != self.batches.settings:
-            return f"was made in the middle of an epoch with {shown(values.get('feed'))}, not {self.batches.settings}"
+            feed = f"{shown(values.get('feed'))}, not {self.batches.settings}"
+            return f"was made in the middle of an epoch with {feed}"
         own = self.tensors()
         for name in sorted((own.keys() | tensors.keys()) - {"dropped"}):
             if name.startswith(("epoch.", "initial.")):
@@ -184,18 +177,13 @@ class TrainingState:
         return ""
 
     def is_finite(self) -> bool:
-        """Whether all weights, buffers, momenta and targets are finite: a last step with non-finite gradients shows nowhere else."""
-        trained = [
-            parameter for group in self.optimizer.param_groups for parameter in group["params"]
-        ]
-        return all_finite(
-            [
-                self.targets.values,
-                *trained,
-                *self.modules["model"].buffers(),
-                *optimizer_tensors(self.optimizer).values(),
-            ]
-        )
+        """Whether all weights, buffers, momenta and targets are finite.
+
+        A last step with non-finite gradients shows nowhere else.
+        """
+        tensors = [self.targets.values, *trained_parameters(self.optimizer)]
+        momenta = optimizer_tensors(self.optimizer).values()
+        return all_finite([*tensors, *self.modules["model"].buffers(), *momenta])
 
 
 def _fingerprint(candidates: Candidates) -> str:
@@ -208,14 +196,13 @@ def _fingerprint(candidates: Candidates) -> str:
 
 
 def without_long_lists(record: Mapping[str, Any], longest: int | None = None) -> dict[str, Any]:
-    """Return a record without lists of more than `longest` numbers, by default 1,000: those of all epochs would fill checkpoints."""
+    """Return a record without lists of more than `longest` numbers, by default 1,000.
+
+    Those of all epochs would fill checkpoints.
+    """
     longest = LONG_LIST if longest is None else longest
-    kept = {
+    return {
         key: without_long_lists(value, longest) if isinstance(value, Mapping) else value
         for key, value in record.items()
-    }
-    return {
-        key: value
-        for key, value in kept.items()
         if not (isinstance(value, list) and len(value) > longest)
     }

@@ -1,4 +1,4 @@
-"""Trainer: the one loop where candidates, targets, views, model, method, rebalancer and extras meet."""
+"""Trainer: the one loop where candidates, targets, views, network and parts meet."""
 
 from __future__ import annotations
 
@@ -44,15 +44,20 @@ from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
 from ltpll.training.inputs import held_inputs
-from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
+from ltpll.training.nonfinite import (
+    NonFinitePolicy,
+    SkipNonFinite,
+    StopOnNonFinite,
+    not_finite_error,
+)
 from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
-from ltpll.training.sync_batch_norm import synchronise_batch_norm
 from ltpll.validation import chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
-OPEN_RAMP = 0.03  # share of the epochs in which the weight of classes outside the sets rises to its full value
+# The share of the epochs in which the weight of classes outside the sets rises to its full value.
+OPEN_RAMP = 0.03
 
 
 class PartialLabelTrainer:
@@ -61,8 +66,9 @@ class PartialLabelTrainer:
     All randomness is drawn from `seed`; torch's global random state is neither used nor changed.
 
     Args:
-        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer. If it has a method
-            `lr_factor_of(parameter)`, the learning rate of the parameter is multiplied by what it returns.
+        model: The network. Its forward returns (logits, features), and `model.head` is its last
+            linear layer. If it has a method `lr_factor_of(parameter)`, the learning rate of the
+            parameter is multiplied by what it returns.
         method: The loss and the rule that refines targets.
         rebalancer: The correction for the class prior; None for no correction.
         extras: Additional loss terms.
@@ -70,28 +76,32 @@ class PartialLabelTrainer:
         epochs: Passes over the data.
         batch_size: Examples per step, of all processes together.
         lr: The learning rate of the first epoch.
-        final_lr_factor: The learning rate falls to `lr * final_lr_factor` along half a cosine; 1 keeps it constant.
-        milestones: Numbers of epochs after which the learning rate is multiplied by 0.1, instead of the cosine; counted from the restart if
-            the method restarts.
+        final_lr_factor: The learning rate falls to `lr * final_lr_factor` along half a cosine;
+            1 keeps it constant.
+        milestones: Numbers of epochs after which the learning rate is multiplied by 0.1, instead of
+            the cosine; counted from the restart if the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
-        max_step: Gradients are scaled down where `lr` times their norm, over all parameters, is larger;
-            None leaves them alone.
+        max_step: Gradients are scaled down where `lr` times their norm, over all parameters, is
+            larger; None leaves them alone.
         warmup_epochs: Epochs before targets are refined; None for those of the method.
-        truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
-            classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
+        truth_missing: The share of candidate sets that lack the true label, or that share for each
+            size of a set, from 0 to the number of classes. If it is above zero, targets can leave
+            their sets soon after the warm-up (`ltpll.candidates.open_sets`).
         drop_last: Whether to drop an incomplete last batch.
         seed: Seed of the order, the views and the layers' randomness.
         device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
-        precision: "float32", or "bfloat16" for the network's forward and backward passes; losses, targets and weights stay float32.
-        engine: How a step runs: "eager", one operation at a time; "captured", as a replayed CUDA graph; "compiled", the same with the
-            network compiled first, which takes half a minute; "auto" is "captured" on CUDA and "eager" elsewhere.
+        precision: "float32", or "bfloat16" for the network's forward and backward passes; losses,
+            targets and weights stay float32.
+        engine: How a step runs: "eager", one operation at a time; "captured", as a replayed CUDA
+            graph; "compiled", the same with the network compiled first, which takes half a minute;
+            "auto" is "captured" on CUDA and "eager" elsewhere.
         chunk: Rows for which views are drawn at once.
-        on_nan: What happens if a loss, output, target or gradient is not finite: "stop" raises an error; "skip" ignores the batch and
-            counts it in the epoch's record (`skipped`).
-        threads: The number of CPU threads, or "auto" to use one or all of them, whichever is faster.
+        on_nan: What happens if a loss, output, target or gradient is not finite: "stop" raises an
+            error; "skip" ignores the batch and counts it in the epoch's record (`skipped`).
+        threads: The number of CPU threads, or "auto" to use one or all of them, whichever is
+            faster.
         world: The processes that train together; by default those that `torchrun` started.
-        sync_batch_norm: Whether batch norm uses the batches of all processes.
 
     Attributes:
         history: The records of the finished epochs.
@@ -135,16 +145,14 @@ class PartialLabelTrainer:
         on_nan: Literal["stop", "skip"] = "stop",
         threads: int | Literal["auto"] = "auto",
         world: World | None = None,
-        sync_batch_norm: bool = False,
     ) -> None:
         self.device = chosen_device(device)
         self.world = world or current_world()
         self.engine = chosen_engine(engine, self.device, self.world)
         self.epochs = whole_number(epochs, 1, "epochs")
         self.batch_size = whole_number(batch_size, 1, "batch_size")
-        self.warmup_epochs = whole_number(
-            method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs"
-        )
+        warmup_epochs = method.warmup_epochs if warmup_epochs is None else warmup_epochs
+        self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
         self.truth_missing = truth_missing
         self._open_from = max(1, self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
@@ -158,26 +166,18 @@ class PartialLabelTrainer:
         self.views = views or Views()
 
         # The parts. The first process's weights go to all processes before parts copy them.
-        if sync_batch_norm and not self.world.alone:
-            model = synchronise_batch_norm(model, self.world)
         self.model = model.to(self.device)
         self.world.broadcast_weights(self.model)
         random = random_state_of(self.seed, self.device)
         self.method, self.rebalancer = method, rebalancer or NoRebalancing()
         self.extras: list[Extra] = list(extras)
         self.forward_pass = ForwardPass(self.model, self.device, precision, self.engine)
-        modules = {
-            "model": self.model,
-            "method": method,
-            "rebalancer": self.rebalancer,
-            "extras": nn.ModuleList(extras),
-        }
+        modules = {"model": self.model, "method": method, "rebalancer": self.rebalancer}
+        modules["extras"] = nn.ModuleList(extras)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             set_random_state(random, self.device)
-            self.method.attach(self.model)
-            self.rebalancer.attach(self.model)
-            for extra in self.extras:
-                extra.attach(self.model)
+            for part in self._parts:
+                part.attach(self.model)
             random = get_random_state(self.device)
         for module in modules.values():
             module.to(self.device)
@@ -185,72 +185,59 @@ class PartialLabelTrainer:
                 module.double()
         if not self.world.alone and self.engine == "eager":
             self.forward_pass.network = self.world.data_parallel(self.model)
-        self.predictor = Predictor(
-            self.forward_pass, self.method, self.rebalancer, self.views, self.extras
-        )
-        check_parts(self.head, self.method, self.rebalancer, self.views)
+        parts = (self.method, self.rebalancer, self.views)
+        self.predictor = Predictor(self.forward_pass, *parts, self.extras)
+        check_parts(self.head, *parts)
 
+        in_range(momentum, "momentum", 0, 1)
         self.optimizer = self._optimizer(
-            modules, in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0)
+            modules, momentum, in_range(weight_decay, "weight_decay", 0)
         )
-        self._nonfinite = nonfinite_policy(
-            on_nan, self.lr, modules.values(), self.optimizer, self.device
-        )
+        if on_nan not in ("stop", "skip"):
+            raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
+        self._nonfinite: NonFinitePolicy = StopOnNonFinite(self.lr, self.device)
+        if on_nan == "skip":
+            self._nonfinite = SkipNonFinite(modules.values(), self.optimizer, self.device)
         self.generator = torch.Generator(self.device).manual_seed(self.seed)
-        names = {
-            "method": method.name,
-            "rebalancer": self.rebalancer.name,
-            "extras": [extra.name for extra in extras],
-        }
-        self.state = TrainingState(
-            modules,
-            self.optimizer,
-            self.generator,
-            random,
-            self._nonfinite.n_skipped,
-            self.threads,
-            names,
-        )
+        changing = (random, self._nonfinite.n_skipped, self.threads)
+        self.state = TrainingState(modules, self.optimizer, self.generator, *changing)
         self._restart = self.method.restart(self.epochs)
         if not 0 <= self._restart < self.epochs:
             raise InputError(
-                f"The method {method.name!r} restarts after {self._restart} of {self.epochs} epochs: train longer."
+                f"The method {method.name!r} restarts after {self._restart} of {self.epochs} "
+                "epochs: train longer."
             )
         self.milestones = check_milestones(milestones, self._stage_length)
         if self._restart:
-            self.state.initial = {
-                name: value.clone() for name, value in self.model.state_dict().items()
-            }
+            weights = self.model.state_dict()
+            self.state.initial = {name: value.clone() for name, value in weights.items()}
+
+    @property
+    def _parts(self) -> tuple[Method | Rebalancer | Extra, ...]:
+        return self.method, self.rebalancer, *self.extras
 
     def _optimizer(
         self, modules: dict[str, nn.Module], momentum: float, weight_decay: float
     ) -> torch.optim.Optimizer:
-        parameters = [
-            p for module in modules.values() for p in module.parameters() if p.requires_grad
-        ]
+        every = [p for module in modules.values() for p in module.parameters()]
+        parameters = [parameter for parameter in every if parameter.requires_grad]
         on_cuda = self.device.type == "cuda"
         factor_of = getattr(self.model, "lr_factor_of", lambda parameter: 1.0)
         by_factor: dict[float, list[nn.Parameter]] = {}
         for parameter in parameters:
             by_factor.setdefault(factor_of(parameter), []).append(parameter)
+        groups: list[dict[str, Any]] = []
+        for factor, group in by_factor.items():
+            lr: Any = self.lr * factor
+            if on_cuda:  # a step recorded as a CUDA graph reads its learning rates from the device
+                lr = torch.tensor(lr, device=self.device)
+            groups.append({"params": group, "lr_factor": factor, "lr": lr})
         optimizer = torch.optim.SGD(
-            [
-                # A step recorded as a CUDA graph reads its learning rates from the device.
-                {
-                    "params": group,
-                    "lr_factor": factor,
-                    "lr": torch.tensor(self.lr * factor, device=self.device)
-                    if on_cuda
-                    else self.lr * factor,
-                }
-                for factor, group in by_factor.items()
-            ],
-            momentum=momentum,
-            weight_decay=weight_decay,
-            fused=on_cuda,
+            groups, momentum=momentum, weight_decay=weight_decay, fused=on_cuda
         )
         if momentum:
-            # For all parameters at once: the fused optimizer refuses parameters that get gradients, and so momenta, only later.
+            # For all parameters at once: the fused optimizer refuses parameters that get momenta
+            # only later.
             for parameter in parameters:
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
@@ -285,26 +272,23 @@ class PartialLabelTrainer:
     def targets(self) -> Targets:
         return self.state.targets
 
-    # ---- the algorithm --------------------------------------------------------------------------------------------
+    # ---- the algorithm --------------------------------------------------------------------------
 
     def step(self, index: Tensor, views: Sequence[Tensor]) -> Tensor:
         """Train on `views` of the rows in `index`, refine their targets, and return the loss.
 
-        This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
+        This is the algorithm; CUDA graphs, skipped batches and several processes are added from
+        outside.
         """
         batch = Batch(
-            self.world.views(views, len(index)),
+            self.world.whole_views(views, len(index)),
             self.targets[index],
             self.sets[index],
             self._log_weights(index),
         )
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
-        added = [
-            extra.inputs(
-                batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator
-            )
-            for extra in extras
-        ]
+        of_method = batch._replace(views=batch.views[: self.method.n_forward_views])
+        added = [extra.inputs(of_method, self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward(
             [self._forward_views(batch, extras), *(more.views if more else () for more in added)]
         )
@@ -326,12 +310,8 @@ class PartialLabelTrainer:
             step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
-            loss = loss + extra.loss(
-                self.method,
-                replace(step, outputs=all_outputs),
-                more,
-                more_outputs if more else None,
-            )
+            with_all = replace(step, outputs=all_outputs)
+            loss = loss + extra.loss(self.method, with_all, more, more_outputs if more else None)
 
         self._nonfinite.observe(index, [*seen.logits, refined], loss)
         self.optimizer.zero_grad(set_to_none=True)
@@ -343,31 +323,31 @@ class PartialLabelTrainer:
     def _opened(self, batch: Batch, index: Tensor, outputs: Outputs) -> Batch:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
-        given = self.sets.invite(
-            index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0)
-        )
+        adjusted = self.rebalancer.adjust(outputs, "targets", self.head).logits
+        given = self.sets.invite(index, torch.stack(adjusted).mean(0))
         return batch._replace(
             candidates=self.sets[index], log_weights=self._log_weights(index), given=given
         )
 
     def _log_weights(self, index: Tensor) -> Tensor | None:
-        """What is known about the candidates of some rows, (batch, classes): their weights, and the rebalancer's evidence."""
+        """The weights of the candidates of some rows, with the rebalancer's evidence."""
         known, evidence = self.sets.log_weights(index), self.rebalancer.evidence(index)
         return known if evidence is None else evidence if known is None else known + evidence
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
-        return batch.views[
-            : max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])
-        ]
+        needed = [extra.n_forward_views for extra in extras]
+        return batch.views[: max([self.method.n_forward_views, *needed])]
 
     def _forward(
         self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
     ) -> list[Outputs]:
-        """Return the outputs of each group of views for the whole batch; each process computes its share."""
+        """The outputs of each group of views for the whole batch; each process runs its share."""
         if self.world.alone:
             return self.forward_pass.outputs(groups, network)
-        shares, sizes = zip(*map(self.world.shares, groups), strict=True)
-        return list(map(self.world.outputs, self.forward_pass.outputs(shares, network), sizes))
+        shares, sizes = zip(*map(self.world.own_shares, groups), strict=True)
+        return list(
+            map(self.world.gather_outputs, self.forward_pass.outputs(shares, network), sizes)
+        )
 
     def _forward_one(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
         with torch.set_grad_enabled(network is None and torch.is_grad_enabled()):
@@ -393,13 +373,10 @@ class PartialLabelTrainer:
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step; a recorded step is valid for one value."""
-        return (
-            self._refines,
-            self._opens,
-            *(extra.active(self._stage_epoch) for extra in self.extras),
-        )
+        active = (extra.active(self._stage_epoch) for extra in self.extras)
+        return self._refines, self._opens, *active
 
-    # ---- the loop -------------------------------------------------------------------------------------------------
+    # ---- the loop -------------------------------------------------------------------------------
 
     def fit(
         self, x: Array, candidates: Any, callbacks: Sequence[Callback] = ()
@@ -408,24 +385,27 @@ class PartialLabelTrainer:
 
         Args:
             x: Features, (rows, features), or images, (rows, channels, height, width).
-            candidates: The candidate set of each row: `Candidates`, a 0/1 matrix, or lists of labels.
-            callbacks: Hooks such as `Evaluate`, `Checkpoint` and `Progress`, called in this order; checkpoints are written last.
+            candidates: The candidate set of each row: `Candidates`, a 0/1 matrix, or lists of
+                labels.
+            callbacks: Hooks such as `Evaluate`, `Checkpoint` and `Progress`, called in this order;
+                checkpoints are written last.
 
         Returns:
             The trainer itself.
 
         Raises:
-            InputError: If the data do not fit the model or each other, or this trainer was trained before.
+            InputError: If the data do not fit the model or each other, or this trainer was trained
+                before.
             NotFiniteError: If numbers become infinite or NaN, unless `on_nan="skip"`.
         """
         callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoint))
-        resumes = any(
-            callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint)
-        )
+        checkpoints = [one for one in callbacks if isinstance(one, Checkpoint)]
+        resumes = any(checkpoint.exists(self) for checkpoint in checkpoints)
         if self.epoch > 0 and not resumes:
             # The targets would restart while the network would not.
             raise InputError(
-                f"This trainer has already trained for {counted(self.epoch, 'epoch')}: create a new one, with a new model."
+                f"This trainer has already trained for {counted(self.epoch, 'epoch')}: "
+                "create a new one, with a new model."
             )
         self.prepare(x, candidates)
         for callback in callbacks:
@@ -433,11 +413,10 @@ class PartialLabelTrainer:
         if resumes:
             for callback in callbacks:
                 callback.on_resume(self)
-        saves = any(isinstance(callback, Checkpoint) for callback in callbacks)
         # Several processes cannot measure separately, because their layers may communicate.
         timed_pass = self._timed_pass if self.device.type == "cpu" and self.world.alone else None
         with (
-            delayed_signals(saves) as signals,
+            delayed_signals(bool(checkpoints)) as signals,
             self._runner.releasing_graphs(),
             self.threads.restored(),
         ):
@@ -466,7 +445,7 @@ class PartialLabelTrainer:
         return self
 
     def prepare(self, x: Array, candidates: Any) -> None:
-        """Check the data, move it to the device if it fits, and initialise the targets; `fit` does this first."""
+        """Check the data, move it to the device if it fits, and initialise the targets."""
         sets = Candidates.of(candidates)
         inputs = self.predictor.inputs(x, "training")
         check_data(inputs, sets, self.head)
@@ -481,7 +460,8 @@ class PartialLabelTrainer:
         )
         if batches.size < self.world.size:
             raise InputError(
-                f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} processes: use fewer."
+                f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} "
+                "processes: use fewer."
             )
         self._nonfinite.reset(len(sets))
         self.state.start(self.candidates, targets, batches)
@@ -491,26 +471,23 @@ class PartialLabelTrainer:
         # Created here, because recorded steps hold on to the tensors above.
         runs = (self._phase, self.engine, self.generator, self.world)
         step = self._nonfinite.guard(self.step, targets)
-        streamed = self.inputs.streamed
-        self._runner = (
-            Runner(step, self._draw_from, *runs, self.inputs.__getitem__)
-            if streamed
-            else Runner(step, self.draw, *runs)
-        )
+        if self.inputs.streamed:
+            self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__)
+        else:
+            self._runner = Runner(step, self.draw, *runs)
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
-        return (
-            OpenSets(self.candidates, self.truth_missing)
-            if np.any(self.truth_missing)
-            else self.candidates
-        )
+        if np.any(self.truth_missing):
+            return OpenSets(self.candidates, self.truth_missing)
+        return self.candidates
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
 
         Args:
-            interrupted: Called after every step; if it returns True, the epoch stops there and continues with the next call.
+            interrupted: Called after every step; if it returns True, the epoch stops there and
+                continues with the next call.
 
         Returns:
             The epoch's record, or None if it was interrupted.
@@ -531,14 +508,13 @@ class PartialLabelTrainer:
                 if interrupted():
                     self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
                     return None
-        self.world.wait()  # this times out; waiting for a GPU that waits for a lost process blocks forever
+        self.world.wait()  # this times out, unlike waiting for a GPU that waits for a lost process
         self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
-        self.rebalancer.end_epoch(self)
-        self.method.end_epoch(self)
-        for extra in self.extras:
-            extra.end_epoch(self)
+        ending: list[Method | Rebalancer | Extra] = [self.rebalancer, self.method, *self.extras]
+        for part in ending:
+            part.end_epoch(self)
         self.state.end_epoch()
         return record
 
@@ -546,13 +522,10 @@ class PartialLabelTrainer:
         n_steps, skipped = self.state.batches.step, int(self.state.n_skipped)
         if skipped == n_steps:
             where = "the only batch" if skipped == 1 else f"all {skipped} batches"
-            raise not_finite_error(
-                f"In {where} the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr
-            )
+            what = f"In {where} the loss, outputs or gradients were"
+            raise not_finite_error(what, self.epoch + 1, None, (), self.lr)
         loss = float(self.state.loss_sum) / (n_steps - skipped)
-        return (
-            {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
-        )
+        return {"loss": loss} | ({"skipped": skipped} if self._nonfinite.counts_skipped else {})
 
     def _set_learning_rate(self) -> float:
         if self.milestones:
@@ -570,44 +543,36 @@ class PartialLabelTrainer:
     def _start_epoch(self, seconds_before: float = 0.0) -> None:
         self.state.start_epoch(seconds_before)
         if not self.world.alone:
-            # Layers of each process draw from a seed of the epoch, so that no process's random state has to be saved.
-            drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(
-                1, np.uint64
-            )[0]
+            # Layers of each process draw from a seed of the epoch, so that no process's random
+            # state has to be saved.
+            seeds = np.random.SeedSequence([self.seed, self.world.rank, self.epoch])
+            drawn = seeds.generate_state(1, np.uint64)[0]
             self.state.random = random_state_of(int(drawn >> np.uint64(1)), self.device)
         if isinstance(self.sets, OpenSets):
-            self.sets.strength.fill_(
-                min((self._stage_epoch + 1 - self._open_from) / self._ramp, 1.0)
-                if self._opens
-                else 0.0
-            )
+            risen = (self._stage_epoch + 1 - self._open_from) / self._ramp
+            self.sets.strength.fill_(min(risen, 1.0) if self._opens else 0.0)
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
     def _reset_network(self) -> None:
-        """Reset the network, its optimizer and the targets; in place, because recorded steps hold on to them."""
+        """Reset network, optimizer and targets in place: recorded steps hold on to them."""
         self.model.load_state_dict(self.state.initial)
         self.state.initial = {}
         for state in self.optimizer.state.values():
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(
-            initial_targets(
-                self._new_sets(), self.method.targets_on, self.forward_pass.dtype
-            ).values
-        )
+        first = initial_targets(self._new_sets(), self.method.targets_on, self.forward_pass.dtype)
+        self.targets.values.copy_(first.values)
 
     def _synchronise(self) -> None:
-        self.world.synchronise(
-            self.model, (self.method, self.rebalancer, *self.extras), self.targets.values
-        )
+        self.world.synchronise_state(self.model, self._parts, self.targets.values)
 
-    # ---- views ----------------------------------------------------------------------------------------------------
+    # ---- views ----------------------------------------------------------------------------------
 
     @property
     def view_kinds(self) -> tuple[ViewKind, ...]:
-        """The kinds of views that are drawn: the method's, and additional strong ones for extras that need more."""
+        """The kinds of views: the method's, and more strong ones if extras need them."""
         strong: ViewKind = "strong"
         missing = max([0, *(extra.n_views for extra in self.extras)]) - self.method.n_views
         return self.method.views + (strong,) * missing
@@ -618,19 +583,18 @@ class PartialLabelTrainer:
 
     def _draw_from(self, x: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
         # Custom view sources for a single process need not accept places.
-        return self.views.draw(
-            x, self.view_kinds, self.generator, *(() if places is None else (places,))
-        )
+        chosen = () if places is None else (places,)
+        return self.views.draw(x, self.view_kinds, self.generator, *chosen)
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
-        """Let layers that draw from torch's global random state (dropout) use this trainer's, and restore the caller's."""
+        """Let layers such as dropout draw from this trainer's random state, not the caller's."""
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             set_random_state(self.state.random, self.device)
             yield
             self.state.random = get_random_state(self.device)
 
-    # ---- progress -------------------------------------------------------------------------------------------------
+    # ---- progress -------------------------------------------------------------------------------
 
     @property
     def step_of_epoch(self) -> int:
@@ -648,11 +612,11 @@ class PartialLabelTrainer:
 
     @property
     def views_per_epoch(self) -> int:
-        """The number of augmented images (or rows) per epoch, without those that extras and systems add."""
+        """The number of augmented images or rows per epoch, without those that extras add."""
         return self.method.n_forward_views * self.state.batches.rows
 
     def _timed_pass(self) -> Callable[[int], object]:
-        """Return a function that runs a copy of the network forward and backward on some rows, for timing CPU threads."""
+        """Return a function that runs a copy of the network on some rows, to time CPU threads."""
         network = deepcopy(self.model).train()
         parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
@@ -660,26 +624,28 @@ class PartialLabelTrainer:
             with torch.random.fork_rng(devices=[]):  # for dropout
                 views = [self.views.plain(self.x[:rows])] * self.method.n_forward_views
                 logits = self.forward_pass.outputs([views], network)[0].logits
-                return torch.autograd.grad(
-                    torch.cat(logits).logsumexp(1).sum(), parameters, allow_unused=True
-                )
+                total = torch.cat(logits).logsumexp(1).sum()
+                return torch.autograd.grad(total, parameters, allow_unused=True)
 
         return run
 
-    # ---- checkpoints ----------------------------------------------------------------------------------------------
+    # ---- checkpoints ----------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
         """Write a checkpoint and keep the previous one beside it.
 
         Raises:
-            NotFiniteError: If a weight, target or momentum is not finite; such a state is never written.
+            NotFiniteError: If a weight, target or momentum is not finite; such a state is never
+                written.
         """
         self._check_finite()
         if self.world.first:
             add_checkpoint(Path(path), *self.state.state_dict())
 
     def load(self, path: Path | str) -> None:
-        """Restore a checkpoint of the same parts and data, or the previous one if it is damaged; call `prepare` first.
+        """Restore a checkpoint of the same parts and data, or the previous one if it is damaged.
+
+        Call `prepare` first.
 
         Raises:
             InputError: If there is no usable checkpoint of this training.
@@ -693,56 +659,46 @@ class PartialLabelTrainer:
             self.state.load_state_dict(
                 tensors, values, self._start_epoch, with_random=self.world.first
             )
-        except (
-            Exception
-        ) as error:  # torch's errors about states of another kind, or missing entries
+        except Exception as error:  # about states of another kind, or missing entries
             raise InputError(
-                f"The checkpoint {path} does not fit this training ({first_line(error)}): {ANOTHER}."
+                f"The checkpoint {path} does not fit this training ({first_line(error)}): "
+                f"{ANOTHER}."
             ) from None
 
     def _check_finite(self) -> None:
         if not self.state.is_finite():
-            raise not_finite_error(
-                "The weights, momenta or targets are",
-                self.epoch + (self.step_of_epoch > 0),
-                None,
-                (),
-                self.lr,
-            )
+            epoch = self.epoch + (self.step_of_epoch > 0)
+            raise not_finite_error("The weights, momenta or targets are", epoch, None, (), self.lr)
 
-    # ---- prediction -----------------------------------------------------------------------------------------------
+    # ---- prediction -----------------------------------------------------------------------------
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """Return the network's outputs for inputs without augmentation, without rebalancing."""
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
         inputs = self.predictor.inputs(x)
-        return self.world.outputs(
-            self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)]
-        )
+        share = self.predictor.outputs(inputs[self.world.own_rows(len(inputs))], batch_size)
+        return self.world.gather_outputs(share, [len(inputs)])
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
-        """Yield the network's outputs for the training examples without augmentation, with their candidates, in chunks."""
-        chunks = torch.arange(len(self.x), device=self.device).split(
-            prediction_batch_size(self.x, self.head.out_features)
-        )
-        shares = [rows[self.world.part(len(rows))] for rows in chunks]
+        """Yield the outputs for training examples without augmentation, with their candidates."""
+        size = prediction_batch_size(self.x, self.head.out_features)
+        chunks = torch.arange(len(self.x), device=self.device).split(size)
+        shares = [rows[self.world.own_rows(len(rows))] for rows in chunks]
         for rows, share, following in zip(chunks, shares, [*shares[1:], None], strict=True):
             x = self.inputs[share]
             if following is not None:
                 self.inputs.announce(following)
-            yield (
-                self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]),
-                self.sets[rows],
-            )
+            outputs = Outputs.from_views([self.predictor.plain(x)])
+            yield self.world.gather_outputs(outputs, [len(rows)]), self.sets[rows]
 
     @torch.no_grad()
     def final_targets(self) -> Targets:
         """What the trained network says about the labels of the training examples.
 
-        The targets of the last epoch are those of an augmented view each, before the last steps, and
-        corrected by the rebalancer; these recover as many labels or more.
+        The targets of the last epoch are those of an augmented view each, before the last steps,
+        and corrected by the rebalancer; these recover as many labels or more.
 
         Returns:
             Targets for inputs without augmentation, for which every example counts the same.
@@ -754,14 +710,13 @@ class PartialLabelTrainer:
                 self.predictor.adjusted(outputs, "accuracy"),
                 self.sets.log_weights(rows),
             )
-            targets[rows] = restricted_softmax(
-                logits if known is None else logits + known, candidates
-            )
+            logits = logits if known is None else logits + known
+            targets[rows] = restricted_softmax(logits, candidates)
             done += len(rows)
         return targets
 
     def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
-        """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""
+        """Return the logits for prediction, for "balanced" corrected for the class prior."""
         return self.predictor.logits(x, goal)
 
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
@@ -770,5 +725,5 @@ class PartialLabelTrainer:
 
 
 def _limit_norm(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale all gradients down together if their norm is larger, without asking the device for it."""
+    """Scale all gradients down if their norm is larger, without asking the device for it."""
     nn.utils.clip_grad_norm_(parameters, most)

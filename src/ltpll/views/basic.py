@@ -1,10 +1,10 @@
-"""Simple views for small images and feature vectors, and `Views`, the pair of policies that a trainer draws from."""
+"""Simple views for small images and feature vectors, and `Views`, a pair of policies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,14 +14,14 @@ from ltpll.interfaces import ViewKind
 
 
 class ViewPolicy(Protocol):
-    """A function that returns a random variant of a batch, of the same shape; all randomness comes from the generator."""
+    """Returns a random variant of a batch, of the same shape; only the generator is random."""
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Shifts images by up to `pixels` in each direction and fills the border with the smallest value of the image (its background)."""
+    """Shifts images by up to `pixels` each way; the border gets the smallest value of the image."""
 
     pixels: int = 1
 
@@ -40,7 +40,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Sets a square of `side` pixels at a random position to zero, the mean of standardised images."""
+    """Sets a random square of `side` pixels to zero, the mean of standardised images."""
 
     side: int = 3
 
@@ -48,46 +48,36 @@ class Cutout:
         batch, _, height, width = x.shape
         if self.side > min(height, width):
             raise InputError(
-                f"A hole of side {self.side} does not fit into images of {height} × {width}: choose a smaller side."
+                f"A hole of side {self.side} does not fit into images of {height} × {width}: "
+                "choose a smaller side."
             )
-        top = torch.randint(
-            0, height - self.side + 1, (batch, 1, 1), generator=generator, device=x.device
-        )
-        left = torch.randint(
-            0, width - self.side + 1, (batch, 1, 1), generator=generator, device=x.device
-        )
-        rows = torch.arange(height, device=x.device).view(1, -1, 1)
-        columns = torch.arange(width, device=x.device).view(1, 1, -1)
-        hole = (
-            (rows >= top)
-            & (rows < top + self.side)
-            & (columns >= left)
-            & (columns < left + self.side)
-        )
-        return x.masked_fill(hole[:, None], 0.0)
+        within = []
+        for length in (height, width):
+            free = length - self.side + 1
+            first = torch.randint(0, free, (batch, 1), generator=generator, device=x.device)
+            offset = torch.arange(length, device=x.device) - first
+            within.append((offset >= 0) & (offset < self.side))
+        return x.masked_fill((within[0][:, :, None] & within[1][:, None])[:, None], 0.0)
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Adds noise of standard deviation `noise`, then sets values to zero with probability `dropout`; for images and feature vectors."""
+    """Adds noise of deviation `noise`, and sets values to zero with probability `dropout`."""
 
     noise: float = 0.1
     dropout: float = 0.0
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        noisy = x + self.noise * torch.randn(
-            x.shape, generator=generator, device=x.device, dtype=x.dtype
-        )
-        if not self.dropout:
-            return noisy
-        return noisy * (torch.rand(x.shape, generator=generator, device=x.device) >= self.dropout)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
+        noisy: Tensor = x + self.noise * torch.randn(x.shape, **drawn, dtype=x.dtype)
+        return noisy * (torch.rand(x.shape, **drawn) >= self.dropout) if self.dropout else noisy
 
 
 class ViewSource(Protocol):
-    """Where a trainer gets its views from: `Views` for arrays of numbers, `FeatureViews` for features, `ImageViews` for 8-bit images.
+    """Where a trainer gets its views from: `Views`, `FeatureViews` or `ImageViews`.
 
-    With `places`, `draw` only returns views of these rows. They are the same as if all rows were drawn, so that several processes can
-    share a batch.
+    With `places`, `draw` only returns views of these rows. They are the same as if all rows were
+    drawn, so that several processes can share a batch.
     """
 
     def draw(
@@ -103,7 +93,7 @@ class ViewSource(Protocol):
 
 @dataclass(frozen=True)
 class Views:
-    """A weak and a strong policy, each a sequence of functions that are applied one after the other.
+    """A weak and a strong policy, each a sequence of functions.
 
     Args:
         weak: The functions that make a weak view; none leaves the batch unchanged.

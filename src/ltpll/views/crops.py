@@ -1,4 +1,4 @@
-"""Random crops: a box per image, cropped, mirrored and resized to the size of the image, for a whole batch at once."""
+"""Random crops of a batch: a box per image, mirrored and resized to the size of the image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRIES = 10  # boxes to try before falling back to the largest central one, as in
 
 
 class CropBox(NamedTuple):
-    """The part of each image that a view shows, in whole pixels, and whether the view is mirrored; each field is (batch,)."""
+    """The part of each image that a view shows, in whole pixels, and whether it is mirrored."""
 
     top: Tensor
     left: Tensor
@@ -29,7 +29,7 @@ def resized_crop(
     scale: tuple[float, float] = (0.2, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> CropBox:
-    """Boxes with a random share of the image's area and a log-uniform aspect ratio, as in torchvision's RandomResizedCrop."""
+    """Boxes of random area and log-uniform aspect ratio, as in torchvision's RandomResizedCrop."""
     rows, columns = size
     u = torch.rand(2 * TRIES + 3, batch, generator=generator, device=device)
     area = rows * columns * (scale[0] + (scale[1] - scale[0]) * u[:TRIES])
@@ -43,20 +43,19 @@ def resized_crop(
         torch.where(fits.any(0), tries.gather(0, first)[0], largest)
         for tries, largest in zip((heights, widths), central, strict=True)
     )
-    top, left = (
+    starts = []
+    for draw, free in ((u[-3], rows - height), (u[-2], columns - width)):
         # Rounding can lift a draw just below one to the number of positions, hence the minimum.
-        torch.where(
-            fits.any(0), torch.minimum((draw * (free + 1)).floor(), free), (free / 2).floor()
-        )
-        for draw, free in ((u[-3], rows - height), (u[-2], columns - width))
-    )
+        start = torch.minimum((draw * (free + 1)).floor(), free)
+        starts.append(torch.where(fits.any(0), start, (free / 2).floor()))
+    top, left = starts
     return CropBox(top, left, height, width, u[-1] < 0.5)
 
 
 def padded_crop(
     batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
 ) -> CropBox:
-    """Boxes of the size of the image, shifted by up to an eighth of it in each direction: a crop of the image padded with black."""
+    """Boxes of the size of the image, shifted by up to an eighth of it in each direction."""
     u = torch.rand(3, batch, generator=generator, device=device)
     top, left = (
         torch.clamp((draw * (2 * pad + 1)).floor() - pad, max=pad)
@@ -67,7 +66,7 @@ def padded_crop(
 
 
 def shift(x: Tensor, box: CropBox) -> Tensor:
-    """Crop boxes of the size of the images, (batch, channels, rows, columns) uint8; black outside of the image."""
+    """Crop boxes of the size of the images, uint8; black outside of the image."""
     batch, channels, rows, columns = x.shape
     row, column = torch.arange(rows, device=x.device), torch.arange(columns, device=x.device)
     column = torch.where(box.flip[:, None], columns - 1 - column, column)
@@ -80,36 +79,31 @@ def shift(x: Tensor, box: CropBox) -> Tensor:
 
 
 def resample(x: Tensor, box: CropBox) -> Tensor:
-    """Crop boxes of any size and enlarge them to the size of the images, bilinearly, by two matrix products per image.
+    """Crop boxes, and enlarge them bilinearly to the size of the images by two matrix products.
 
-    The result equals Pillow's crop and resize, which also rounds between the two directions. Boxes larger than the image, which would need
-    a wider filter, do not occur.
+    The result equals Pillow's crop and resize, which also rounds between the two directions. Boxes
+    larger than the image, which would need a wider filter, do not occur.
     """
     batch, channels, rows, columns = x.shape
-    # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers all channels.
-    pixels = (
-        x.permute(0, 2, 1, 3)
-        .to(torch.float32, memory_format=torch.contiguous_format)
-        .view(batch, rows * channels, columns)
-    )
+    # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers
+    # all channels.
+    pixels = x.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format)
+    pixels = pixels.view(batch, rows * channels, columns)
     across = _weights(box.left, box.width, columns, box.flip)
     wide = torch.bmm(pixels, across).add_(0.5).floor_()
     down = _weights(box.top, box.height, rows).transpose(1, 2)
     out = torch.bmm(down, wide.view(batch, rows, channels * columns)).add_(0.5)
     # Via int16, because a CPU converts float to uint8 much more slowly.
-    whole = (
-        out.view(batch, rows, channels, columns)
-        .permute(0, 2, 1, 3)
-        .to(torch.int16, memory_format=torch.contiguous_format)
-    )
-    return whole.to(torch.uint8)
+    out = out.view(batch, rows, channels, columns).permute(0, 2, 1, 3)
+    return out.to(torch.int16, memory_format=torch.contiguous_format).to(torch.uint8)
 
 
 def _weights(start: Tensor, length: Tensor, side: int, flip: Tensor | None = None) -> Tensor:
-    """The weight of each pixel of the image in each pixel of the view, along one side: (batch, image, view)."""
+    """The weight of each pixel in each pixel of the view, along one side: (batch, image, view)."""
     middle = torch.arange(side, device=start.device) + 0.5
     place = middle if flip is None else torch.where(flip[:, None], side - middle, middle)
-    # Within half a pixel of the edge the edge pixel is used, so that nothing outside the box is visible.
+    # Within half a pixel of the edge the edge pixel is used, so that nothing outside the box is
+    # visible.
     centre = torch.clamp(place * length[:, None] / side, min=0.5)
     centre = start[:, None] + torch.minimum(centre, length[:, None] - 0.5)
     return (centre[:, None, :] - middle[:, None]).abs_().neg_().add_(1).clamp_(min=0)

@@ -12,7 +12,7 @@ HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
 
 
 class Hole(NamedTuple):
-    """The square that is cut out of each image: its first row and column, and the distance to its last ones; each field is (batch,)."""
+    """The first row and column of each image's square, and the distance to its last ones."""
 
     top: Tensor
     left: Tensor
@@ -24,7 +24,8 @@ def random_hole(
 ) -> Hole:
     """Squares around a centre anywhere in the image, with a side of at most half the image's.
 
-    A square that would begin outside of the image is moved into it, not clipped, as in the code of the RECORDS paper.
+    A square that would begin outside of the image is moved into it, not clipped, as in the code of
+    the RECORDS paper.
     """
     u = torch.rand(3, batch, generator=generator, device=device)
     side = u[2] * (min(size) / 2)
@@ -33,7 +34,7 @@ def random_hole(
 
 
 def cut_out(x: Tensor, hole: Hole) -> Tensor:
-    """Fill the hole of each image, from its first row and column through the last ones, as Pillow fills a rectangle."""
+    """Fill the hole of each image, through its last row and column, as Pillow does."""
     within = []
     for length, first in zip(x.shape[2:], (hole.top, hole.left), strict=True):
         offset = torch.arange(length, device=x.device) - first[:, None]
@@ -44,5 +45,5 @@ def cut_out(x: Tensor, hole: Hole) -> Tensor:
 
 
 def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
-    """Three numbers as a (3, 1, 1) tensor, created on the device: a CUDA graph cannot copy them from the host."""
+    """Numbers as a (3, 1, 1) tensor, made on the device: a CUDA graph cannot copy from the host."""
     return torch.stack([torch.full((1, 1), value, device=device) for value in values])

@@ -18,13 +18,15 @@ from ltpll.validation import column_bounds, kept_type, rows_per_chunk
 class FeatureViews:
     """Standardised features; a strong view adds noise and sets some features to their mean.
 
-    Each batch is standardised when it is used, so there is never a second copy of the data. Arrays with more than two dimensions (images of
-    any numbers) are standardised per channel, their second dimension. Tables that float32 would blur are standardised in float64.
+    Each batch is standardised when it is used, so there is never a second copy of the data. Arrays
+    with more than two dimensions (images of any numbers) are standardised per channel, their second
+    dimension. Tables that float32 would blur are standardised in float64.
 
     Args:
         mean: The mean of each feature.
         std: The standard deviation of each feature.
-        noise: The standard deviation of the noise of the weak and of the strong view, in standard deviations of the feature.
+        noise: The standard deviation of the noise of the weak and of the strong view, in standard
+            deviations of the feature.
         dropout: The probability that a feature of the strong view is set to its mean.
 
     Examples:
@@ -43,7 +45,7 @@ class FeatureViews:
 
     @classmethod
     def of(cls, x: Tensor) -> FeatureViews:
-        """Views with the means and standard deviations of `x`; a constant feature is only centred."""
+        """Views with the means and deviations of `x`; a constant feature is only centred."""
         n = x.numel() // x.shape[1]
         others = tuple(d for d in range(x.ndim) if d != 1)
         shape = (-1,) + (1,) * (x.ndim - 2)
@@ -55,26 +57,26 @@ class FeatureViews:
             low, high = column_bounds(x)
             unit = torch.maximum(low.abs(), high.abs())
             unit[unit == 0] = 1.0
-        # Accumulated in place: a list of small results between large temporary arrays would fragment memory.
+        # Accumulated in place: a list of small results between large temporary arrays would
+        # fragment memory.
         mean = torch.zeros(x.shape[1], dtype=torch.float64)
         for part in x.split(rows_per_chunk(x)):
             mean += (part / unit).sum(others, dtype=torch.float64) / n
         spread = torch.zeros_like(mean)
         for part in x.split(rows_per_chunk(x)):
-            # Around the mean: a difference of sums would lose a small deviation beside a large mean.
+            # Around the mean: a difference of sums would lose a small deviation beside a large
+            # mean.
             spread += (part / unit - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
-        varies = (
-            std > CONSTANT * mean.abs().clamp_min(1e-30)
-            if kind == torch.float32
-            else high - low > CONSTANT * unit
-        )
+        varies = std > CONSTANT * mean.abs().clamp_min(1e-30)
+        if kind == torch.float64:
+            varies = high - low > CONSTANT * unit
         mean, std = mean * unit, torch.where(varies, std * unit, torch.ones_like(std))
         return cls(mean.to(kind).view(shape), std.to(kind).view(shape))
 
     @property
     def kind(self) -> torch.dtype:
-        """The type in which inputs are kept until they are standardised: float64 if float32 would blur them."""
+        """The type of inputs before they are standardised: float64 if float32 would blur them."""
         return self.mean.dtype
 
     def plain(self, x: Tensor) -> Tensor:
@@ -94,20 +96,15 @@ class FeatureViews:
     ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""
         plain = self.plain(x)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
         views = []
         for kind in kinds:
             noise = self.noise[0] if kind == "weak" else self.noise[1]
             view = plain
             if noise:
-                view = (
-                    torch.randn(plain.shape, generator=generator, device=x.device)
-                    .mul_(noise)
-                    .add_(plain)
-                )
+                view = torch.randn(plain.shape, **drawn).mul_(noise).add_(plain)
             if kind == "strong" and self.dropout:
-                view = view * (
-                    torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout
-                )
+                view = view * (torch.rand(plain.shape, **drawn) >= self.dropout)
             views.append(view if places is None else view[places])
         return tuple(views)
 

@@ -1,4 +1,4 @@
-"""Weak and strong views of uint8 colour images: all randomness is drawn first, in small tensors, then a pure function applies it."""
+"""Weak and strong views of uint8 colour images: randomness is drawn first, then applied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ltpll.views.randaugment import Operations, movement, operate, random_operat
 
 ROUNDS = 3  # random operations per strong view
 MOST_PIXELS = 2**14  # the largest image that a kernel program can hold in registers
-# Pixels that a CPU processes at once: few enough for its cache, or many where each call needs enough work.
+# Pixels that a CPU processes at once: few enough for its cache, or many where each call needs
+# enough work.
 SMALL_CHUNK, LARGE_CHUNK = 2**18, 2**22
 
 Randomness = CropBox | Colours | Operations | Hole
@@ -30,14 +31,14 @@ class Draws(NamedTuple):
     """The randomness of one view of a batch; None for operations that the view does not use."""
 
     box: CropBox
-    colours: Colours | None
-    operations: Operations | None
-    hole: Hole | None
+    colours: Colours | None = None
+    operations: Operations | None = None
+    hole: Hole | None = None
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The ingredients of a view policy; a strong view is a crop, followed by random operations and a hole."""
+    """The ingredients of a view policy; a strong view adds random operations and a hole."""
 
     box: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], CropBox]
     cut: Callable[[Tensor, CropBox], Tensor]
@@ -48,28 +49,30 @@ class Recipe:
 VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
-    "crop": Recipe(
-        padded_crop, shift, recolours=False, flips=False
-    ),  # for digits, text and signs, which must not be mirrored
-    # Larger crops than the paper's, which are for training from scratch, and true colours, which a pretrained network expects.
+    # For digits, text and signs, which must not be mirrored.
+    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),
+    # Larger crops than the paper's, which are for training from scratch, and true colours, which a
+    # pretrained network expects.
     "photo": Recipe(partial(resized_crop, scale=(0.35, 1.0)), resample, recolours=False),
 }
 
 
 @dataclass(frozen=True)
 class ImageViews:
-    """Normalised float views of (batch, 3, rows, columns) uint8 images, each image with its own randomness.
+    """Normalised float views of (batch, 3, rows, columns) uint8 images, random for each image.
 
     On a GPU, drawing never synchronises with the host, so it can be captured in a CUDA graph.
 
     Args:
-        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up to an eighth and mirrored), "crop"
-            (shifted only) or "photo" (resized crops of at least 35 % of the picture, mirrored). In all of them the strong view adds
-            RandAugment and cutout.
+        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up
+            to an eighth and mirrored), "crop" (shifted only) or "photo" (resized crops of at least
+            35 % of the picture, mirrored). In all of them the strong view adds RandAugment and
+            cutout.
         mean: The mean of each channel of the data set, with values from 0 to 1.
         std: The standard deviation of each channel.
         dtype: The type of the views.
-        channels_last: Whether the views have the channels-last memory format, which is faster on a GPU.
+        channels_last: Whether the views have the channels-last memory format, which is faster on a
+            GPU.
 
     Examples:
         >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
@@ -88,11 +91,13 @@ class ImageViews:
     def __post_init__(self) -> None:
         if self.policy not in VIEW_POLICIES:
             raise InputError(
-                f"There is no view policy {shown(self.policy)}; the policies are {', '.join(sorted(VIEW_POLICIES))}."
+                f"There is no view policy {shown(self.policy)}; "
+                f"the policies are {', '.join(sorted(VIEW_POLICIES))}."
             )
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise InputError(
-                f"Colour images need three means and three positive deviations, not {self.mean} and {self.std}."
+                "Colour images need three means and three positive deviations, "
+                f"not {self.mean} and {self.std}."
             )
 
     def draw(
@@ -102,7 +107,7 @@ class ImageViews:
         generator: torch.Generator | None,
         places: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Draw one view of the batch per kind; with `places`, only of these images, with the same result as for all images."""
+        """Draw one view of the batch per kind, as `Views.draw` does."""
         _check(x)
         size = (x.shape[2], x.shape[3])
         draws = [self.parameters(kind, len(x), size, x.device, generator) for kind in kinds]
@@ -130,21 +135,13 @@ class ImageViews:
         if not policy.flips:
             box = box._replace(flip=torch.zeros_like(box.flip))
         if kind == "weak":
-            return Draws(
-                box,
-                random_colours(batch, device, generator) if policy.recolours else None,
-                None,
-                None,
-            )
-        return Draws(
-            box,
-            None,
-            random_operations(ROUNDS, batch, device, generator),
-            random_hole(batch, size, device, generator),
-        )
+            recolours = policy.recolours
+            return Draws(box, random_colours(batch, device, generator) if recolours else None)
+        operations = random_operations(ROUNDS, batch, device, generator)
+        return Draws(box, None, operations, random_hole(batch, size, device, generator))
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
-        """The view with the given randomness: a pure function that treats each image independently."""
+        """The view with the given randomness, a pure function of each image."""
         _check(x)
         if runs_kernels(x) and x[0, 0].numel() <= MOST_PIXELS:
             return self._apply_kernels(x, draws)
@@ -167,18 +164,13 @@ class ImageViews:
         """The same with the kernels for a GPU."""
         from ltpll.kernels import view_kernels as kernels
 
-        cut = (
-            kernels.resample_on_gpu
-            if VIEW_POLICIES[self.policy].cut is resample
-            else kernels.shift_on_gpu
-        )
-        x = cut(x, draws.box)
+        resamples = VIEW_POLICIES[self.policy].cut is resample
+        x = (kernels.resample_on_gpu if resamples else kernels.shift_on_gpu)(x, draws.box)
         if draws.colours is not None:
             x = kernels.recolour_on_gpu(x, draws.colours)
         if draws.operations is not None:
-            x = kernels.operate_on_gpu(
-                x, draws.operations, movement(*draws.operations, *x.shape[2:])
-            )
+            matrices = movement(*draws.operations, *x.shape[2:])
+            x = kernels.operate_on_gpu(x, draws.operations, matrices)
         scale, offset = self._scale_and_offset()
         return kernels.cut_out_and_normalise_on_gpu(
             x, draws.hole, HOLE, scale, offset, self.dtype, self._layout
@@ -186,15 +178,13 @@ class ImageViews:
 
     def _normalise(self, x: Tensor) -> Tensor:
         scale, offset = (per_channel(numbers, x.device) for numbers in self._scale_and_offset())
-        return (
-            x.contiguous(memory_format=self._layout).float().mul_(scale).add_(offset).to(self.dtype)
-        )
+        x = x.contiguous(memory_format=self._layout).float()
+        return x.mul_(scale).add_(offset).to(self.dtype)
 
     def _scale_and_offset(self) -> tuple[list[float], list[float]]:
         """The factor and the offset that normalise the levels of each channel."""
-        return [1 / (255 * std) for std in self.std], [
-            -mean / std for mean, std in zip(self.mean, self.std, strict=True)
-        ]
+        offset = [-mean / std for mean, std in zip(self.mean, self.std, strict=True)]
+        return [1 / (255 * std) for std in self.std], offset
 
     @property
     def _layout(self) -> torch.memory_format:
@@ -204,7 +194,8 @@ class ImageViews:
 def _check(x: Tensor) -> None:
     if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != 3:
         raise InputError(
-            f"Image views need uint8 images of shape (batch, 3, rows, columns), not {x.dtype} of shape {tuple(x.shape)}."
+            "Image views need uint8 images of shape (batch, 3, rows, columns), "
+            f"not {x.dtype} of shape {tuple(x.shape)}."
         )
 
 
@@ -216,9 +207,8 @@ def _in_chunks(
     if x.device.type != "cpu" or len(x) <= size or torch.compiler.is_compiling():
         return function(x, *draws)
     chunks = [slice(start, start + size) for start in range(0, len(x), size)]
-    return torch.cat(
-        [function(x[chunk], *(_select(draw, chunk) for draw in draws)) for chunk in chunks]
-    )
+    views = [function(x[chunk], *(_select(draw, chunk) for draw in draws)) for chunk in chunks]
+    return torch.cat(views)
 
 
 def _select(draw: Randomness | None, images: slice | Tensor) -> Randomness | None:

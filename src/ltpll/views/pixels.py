@@ -1,4 +1,4 @@
-"""Pixel arithmetic shared by colour jitter and RandAugment: greyscale, blends and rounding as in Pillow, on some rows of a batch."""
+"""Pixel arithmetic of colour jitter and RandAugment: greyscale, blends, rounding as in Pillow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def on_rows(
 ) -> Tensor:
     """The result of a function for the active rows of a batch, and `otherwise` for the other rows.
 
-    On a GPU all rows are computed, because looking up the active ones would force a synchronisation and could not be captured in a CUDA
-    graph. On a CPU only the active rows are computed. The results are the same.
+    On a GPU all rows are computed, because looking up the active ones would force a synchronisation
+    and could not be captured in a CUDA graph. On a CPU only the active rows are computed. The
+    results are the same.
     """
     if active.device.type == "cpu" and not torch.compiler.is_compiling():
         rows = active.nonzero().squeeze(1)
@@ -24,15 +25,10 @@ def on_rows(
         if otherwise[0].nbytes % 8:
             return otherwise.index_copy(0, rows, result)
         # As 64-bit words, because torch copies rows of bytes one value at a time.
-        return (
-            _words(otherwise.contiguous())
-            .index_copy(0, rows, _words(result))
-            .view(otherwise.dtype)
-            .view(otherwise.shape)
-        )
-    return torch.where(
-        active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise
-    )
+        words = _words(otherwise.contiguous()).index_copy(0, rows, _words(result))
+        return words.view(otherwise.dtype).view(otherwise.shape)
+    chosen = active.view(-1, *[1] * (otherwise.ndim - 1))
+    return torch.where(chosen, function(*arguments), otherwise)
 
 
 def _words(x: Tensor) -> Tensor:
@@ -40,12 +36,12 @@ def _words(x: Tensor) -> Tensor:
 
 
 def to_uint8(values: Tensor) -> Tensor:
-    """Truncate values from 0 to 255; via int16, because a CPU converts float to uint8 much more slowly."""
+    """Truncate values from 0 to 255; via int16, which is much faster on a CPU."""
     return values.to(torch.int16).to(torch.uint8)
 
 
 def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """Interpolate from the simple image (factor 0) to x (factor 1) and beyond, in place in x, as floats from 0 to 255.
+    """Interpolate in place from the simple image (factor 0) to x (factor 1) and beyond.
 
     Rounded down, this is the result of Pillow.
     """
@@ -53,15 +49,10 @@ def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """The brightness of each pixel of float images, (batch, rows, columns), as integers; the weights are multiples of 2⁻¹⁶, hence exact."""
+    """The integer brightness of each pixel; weights are multiples of 2⁻¹⁶, hence exact."""
     red, green, blue = pixels.unbind(1)
-    return (
-        (red * (19595 / 65536))
-        .add_(green, alpha=38470 / 65536)
-        .add_(blue, alpha=7471 / 65536)
-        .add_(0.5)
-        .floor_()
-    )
+    weighted = (red * (19595 / 65536)).add_(green, alpha=38470 / 65536)
+    return weighted.add_(blue, alpha=7471 / 65536).add_(0.5).floor_()
 
 
 def mean_level(levels: Tensor) -> Tensor:
@@ -72,7 +63,7 @@ def mean_level(levels: Tensor) -> Tensor:
 
 
 def enhance(x: Tensor, against: Tensor, factor: Tensor) -> Tensor:
-    """A blend with black (0: brightness), with the mean brightness (1: contrast) or with the greyscale image (2: colour)."""
+    """A blend with black (0), the mean brightness (1: contrast) or the grey image (2: colour)."""
     pixels = x.float()
     brightness = grey(pixels)
     offset = torch.where(against == 1, mean_level(brightness), 0.0)

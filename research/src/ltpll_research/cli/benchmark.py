@@ -104,13 +104,6 @@ def benchmark(
         ),
     ] = None,
     threads: opt.Threads = None,
-    sync_batch_norm: Annotated[
-        bool,
-        opt.hardware_option(
-            "--sync-batch-norm",
-            help="Share batch norm statistics between the processes of torchrun.",
-        ),
-    ] = False,
 ) -> None:
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
@@ -171,7 +164,6 @@ def benchmark(
                 "device": own_device,
                 "engine": engine,
                 "threads": threads or "auto",
-                "sync_batch_norm": sync_batch_norm,
             }
             with exit_on_interrupt(run, progress):
                 train_run(
