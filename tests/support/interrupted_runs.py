@@ -75,34 +75,6 @@ def points_run(root, *, epochs=2, fresh=False, **options):
             )
 
 
-def read_damaged_parquet(folder):
-    """Read a table with one bit flipped in each byte in turn; print how many of these files were refused and how many were read."""
-    path = Path(folder) / "t.parquet"
-    pq.write_table(
-        pa.table(
-            {
-                "candidates": [["a"], ["a", "b"], ["b"]],
-                "x": [1.0, 2.0, 3.0],
-                "note": ["p", "q", "r"],
-            }
-        ),
-        path,
-    )
-    whole = path.read_bytes()
-    refused = 0
-    for position in range(len(whole)):
-        path.write_bytes(
-            whole[:position]
-            + bytes([whole[position] ^ (1 << position % 8)])
-            + whole[position + 1 :]
-        )
-        try:
-            read_table(path)
-        except InputError:
-            refused += 1
-    print(refused, len(whole) - refused)
-
-
 def images_run(root, epochs=4, device="cpu", double=False, **options):
     """A recorded image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
     torch.set_num_threads(1)

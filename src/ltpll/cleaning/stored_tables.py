@@ -23,8 +23,6 @@ from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, is_whole_number
-from ltpll.tables.memory_limits import check_expansion
-from ltpll.tables.parquet_footer import expanded_size
 from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:
@@ -227,9 +225,7 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    content = read_checked(path)
-    check_expansion(path, len(content), expanded_size(path))
-    return pq.read_table(pa.BufferReader(content))
+    return pq.read_table(pa.BufferReader(read_checked(path)))
 
 
 # ---- checking ---------------------------------------------------------------------------------------------------------

@@ -11,16 +11,10 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.parsing import CLASS_LIMIT
-from ltpll.convert.matlab_format import (
-    DamagedError,
-    NewerError,
-    TooLargeError,
-    UnsupportedArrayError,
-    read_arrays,
-)
-from ltpll.errors import InputError, first_line
+from ltpll.errors import InputError
 from ltpll.formatting import are, counted
 from ltpll.number_types import blurred_by_float32
+from ltpll.tables.guarded import read_mat_arrays
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.streaming import check_is_file
 
@@ -36,7 +30,8 @@ class MatFile(NamedTuple):
 
 
 def read_mat(path: Path, *, needs_candidates: bool, exact: bool = False) -> MatFile:
-    found = _load(path)
+    check_is_file(path)
+    found = read_mat_arrays(path, NAMES)
     if "data" not in found:
         raise InputError(
             f"{path} has no array called 'data': save the features under that name, one row per example."
@@ -95,26 +90,6 @@ def mat_candidates(
         classes,
         lambda i: f"Row {i + 1} of 'partial_target' in {path}",
     )
-
-
-def _load(path: Path) -> dict[str, Any]:
-    check_is_file(path)
-    try:
-        return read_arrays(path.read_bytes(), NAMES)
-    except NewerError:
-        raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
-    except UnsupportedArrayError as error:
-        raise InputError(
-            f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers."
-        ) from None
-    except TooLargeError as error:
-        raise InputError(
-            f"{path} is not read because {error}: save fewer rows or features, or save it with -v6, uncompressed."
-        ) from None
-    except DamagedError as error:
-        raise InputError(
-            f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is truncated or damaged."
-        ) from None
 
 
 def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:

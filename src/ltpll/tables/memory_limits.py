@@ -12,6 +12,12 @@ RATIO = 100  # larger files may expand to this many times their size; zeros comp
 COPIES = 2  # of the data in memory at the same time during conversion
 
 
+def largest_expansion(packed: int) -> int:
+    """The bytes to which `packed` bytes may expand."""
+    most, available = max(ALWAYS, RATIO * packed), available_memory()
+    return most if available is None else min(most, available // COPIES)
+
+
 def expansion_problem(packed: int, expanded: int) -> str | None:
     """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
     if expanded > max(ALWAYS, RATIO * packed):

@@ -22,8 +22,8 @@ from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.formulas import without_apostrophes
+from ltpll.tables.guarded import parquet_sizes
 from ltpll.tables.memory_limits import ALWAYS, check_expansion
-from ltpll.tables.parquet_footer import expanded_size, most_text
 
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
@@ -362,6 +362,7 @@ class ParquetTable(Table):
     path: Path
 
     def __init__(self, path: Path) -> None:
+        self.sizes = parquet_sizes(path)
         with _opened(path) as file:
             self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
@@ -394,8 +395,9 @@ class ParquetTable(Table):
             chosen = [
                 field.name in wanted for field in self.schema for _ in range(_leaves(field.type))
             ]
-            check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
-            if most_text(self.path, chosen) > ALWAYS:
+            sizes = [size for size, wants in zip(self.sizes, chosen, strict=True) if wants]
+            check_expansion(self.path, packed, sum(size.expanded for size in sizes), FEWER)
+            if sum(size.most_text for size in sizes) > ALWAYS:
                 texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
                 for path, group in product(texts, range(file.num_row_groups)):
                     check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
