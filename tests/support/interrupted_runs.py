@@ -11,11 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
-from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -24,7 +21,6 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Run
 from ltpll.synthetic import four_squares, uniform_candidates
-from ltpll.tables.read_tables import read_table
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views

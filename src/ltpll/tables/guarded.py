@@ -92,7 +92,8 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     with _lock:
         child = _running_child()
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         timer = threading.Timer(seconds, child.kill)
         timer.daemon = True
         start = time.monotonic()
@@ -122,7 +123,7 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
 
 def _received(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.empty(math.prod(shape), np.dtype(kind))
-    left = memoryview(array).cast("B") if array.size else memoryview(b"")
+    left = array.data.cast("B") if array.size else memoryview(b"")
     while left:
         n = stream.readinto(left)
         if not n:
@@ -202,7 +203,7 @@ def _serve() -> None:
             }
         answers.write(json.dumps(answer).encode() + b"\n")
         for array in arrays if "result" in answer else ():
-            answers.write(memoryview(array.ravel(order="F")).cast("B"))
+            answers.write(array.ravel(order="F").data.cast("B"))
         answers.flush()
 
 
