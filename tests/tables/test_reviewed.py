@@ -91,7 +91,7 @@ def test_several_files_are_joined_and_parquet_is_read(tmp_path):
     ("rows", "words"),
     [
         ([["a", "ant"], ["z", "bee"]], "1 of 2 ids of"),
-        ([["y", "ant"], ["z", "bee"]], "None of the ids"),
+        ([["y", "ant"], ["z", "bee"]], "2 of 2 ids"),
         ([["a", "bat"]], "did you mean 'cat'"),
         ([["a", "ant|"], ["a", "bee"]], "was answered before"),
         ([["a", ""], ["b", "?"]], "no answers"),
@@ -117,7 +117,7 @@ def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
     backwards = table(("cat|-dog", "ant|cat", "bee|cat", "ant|bee"), ids=list("1234"))
     message = refusal(lambda: asked(tmp_path, backwards))
     assert (
-        "was asked about 'bee|ant', but row 1 of the table has the candidates 'cat|-dog'" in message
+        "was asked about 'bee|ant', but row 1 has the candidates 'cat|-dog'" in message
     )
 
 

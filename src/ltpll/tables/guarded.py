@@ -80,7 +80,7 @@ def parquet_sizes(path: Path) -> list[LeafSize]:
     return [LeafSize(*sizes) for sizes in _ask("parquet", path)[0]]
 
 
-# ---- this process -----------------------------------------------------------------------------------------------------
+# ---- this process --------------------------------------------------------------------------------
 
 
 _child: subprocess.Popen[bytes] | None = None
@@ -90,6 +90,7 @@ _lock = threading.Lock()
 def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
+    absolute = str(path.absolute())  # the child may be in another folder
     with _lock:
         child = _running_child()
         assert child.stdin is not None
@@ -99,7 +100,7 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
         start = time.monotonic()
         try:
             with suppress(BrokenPipeError):
-                child.stdin.write(json.dumps([task, os.fspath(path), *arguments]).encode() + b"\n")
+                child.stdin.write(json.dumps([task, absolute, *arguments]).encode() + b"\n")
                 child.stdin.flush()
             timer.start()
             answer = json.loads(child.stdout.readline())
@@ -117,7 +118,9 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
         finally:
             timer.cancel()
     if "refused" in answer:
-        raise InputError(printable(answer["refused"])[:LONGEST_MESSAGE])
+        raise InputError(
+            printable(answer["refused"].replace(absolute, str(path)))[:LONGEST_MESSAGE]
+        )
     return answer["result"], arrays
 
 
@@ -174,7 +177,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_child)
 
 
-# ---- the child --------------------------------------------------------------------------------------------------------
+# ---- the child -----------------------------------------------------------------------------------
 
 
 def _serve() -> None:
@@ -198,9 +201,8 @@ def _serve() -> None:
         except InputError as error:
             answer = {"refused": str(error)}
         except MemoryError:
-            answer = {
-                "refused": f"{path} is not read because it would expand to far more than it holds: {SMALLER}."
-            }
+            reason = "it would expand to far more than it holds"
+            answer = {"refused": f"{path} is not read because {reason}: {SMALLER}."}
         answers.write(json.dumps(answer).encode() + b"\n")
         for array in arrays if "result" in answer else ():
             answers.write(array.ravel(order="F").data.cast("B"))
@@ -240,7 +242,7 @@ def _mat_arrays(
             array = found[name]
             if array.dtype.kind not in "biuf":
                 raise InputError(
-                    f"The array {name!r} of {path} holds cells, text or objects: save plain numbers."
+                    f"{name!r} of {path} holds cells, text or objects: save plain numbers."
                 )
             array = array.tocsc() if issparse(array) else array
             shapes[name] = array.shape if issparse(array) else None
@@ -252,7 +254,7 @@ def _mat_arrays(
         raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
     except Exception as error:  # scipy fails in unforeseeable ways
         raise InputError(
-            f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is truncated or damaged."
+            f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is damaged."
         ) from None
     return shapes
 
@@ -283,7 +285,7 @@ def _parquet_sizes(path: Path, names: Sequence[str], arrays: list[Any]) -> list[
             found.append((expanded, most_text))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again."
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it again."
         ) from None
     return found
 

@@ -1,4 +1,4 @@
-"""Set columns: candidate sets in the columns of a table, as text, as one 0/1 column per class or as one probability per class."""
+"""Set columns: candidate sets as text, as 0/1 columns or as one probability per class."""
 
 from __future__ import annotations
 
@@ -44,18 +44,13 @@ class SetColumn(TextSets):
     ) -> None:
         super().__init__(separator, table.row, classes)
         self.table, self.index = table, index
-        self._ballots: list[
-            tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-        ] = []  # rows, annotators and codes of votes
-        self._voted: list[tuple[int, int]] = []  # ranges of rows that have ballots
-
-    @property
-    def indices(self) -> list[int]:
-        return [self.index]
+        self.indices = [index]
+        # Rows, annotators and codes of votes, and the ranges of rows that have ballots.
+        self._ballots: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self._voted: list[tuple[int, int]] = []
 
     def add(self, batch: TableBatch) -> None:
         import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         column = batch.columns[self.index]
         if pa.types.is_fixed_size_list(column.type):
@@ -63,33 +58,26 @@ class SetColumn(TextSets):
         if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
-        where = f"The column {shown(self.table.names[self.index])} of {self.table.path}"
         nested = is_list(column.type.value_type)
-        if pa.types.is_nested(
-            column.type.value_type.value_type if nested else column.type.value_type
-        ):
-            raise InputError(
-                f"{where} holds nested lists: give lists of names, or one list of names per annotator."
-            )
+        kind = column.type.value_type.value_type if nested else column.type.value_type
         try:
+            if pa.types.is_nested(kind):
+                raise pa.ArrowNotImplementedError
             names = strings(column.flatten().flatten() if nested else column.flatten())
         except pa.ArrowException:
             raise InputError(
-                f"{where} holds lists of {column.type.value_type}, some of which are not text: write the names as text in UTF-8."
+                f"The column {shown(self.table.names[self.index])} of {self.table.path} holds "
+                f"lists of {kind}, some of which are not text: "
+                "give lists of names in UTF-8, or one list of names per annotator."
             ) from None
-        sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        if not nested:
+        sizes = _list_sizes(column)
+        if nested:
+            self._add_ballots(names, sizes, _list_sizes(column.flatten()), batch.first)
+        else:
             self.add_lists(names, sizes, batch.first)
-            return
-        self._add_ballots(
-            names,
-            sizes,
-            pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False),
-            batch.first,
-        )
 
     def add_cells(self, cells: Any, first: int) -> None:
-        import pyarrow.compute as pc
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         if not pc.any(pc.match_substring_regex(cells, BALLOTS)).as_py():
             super().add_cells(cells, first)
@@ -99,40 +87,31 @@ class SetColumn(TextSets):
             for i, cell in enumerate(cells.to_pylist())
         ]
         ballots = [ballot for row in rows for ballot in row]
-        sizes, owners = (
-            np.asarray([len(ballot) for ballot in ballots], dtype=np.int64),
-            np.repeat(np.arange(len(rows)), [*map(len, rows)]),
+        n_ballots, sizes = (
+            np.asarray([len(part) for part in parts], dtype=np.int64) for parts in (rows, ballots)
         )
-        names = as_texts(
-            [name for ballot in ballots for name in ballot],
-            np.repeat(owners, sizes) + first,
-            self.row,
-        )
+        owners = np.repeat(np.repeat(np.arange(len(rows)), n_ballots), sizes) + first
+        names = as_texts([name for ballot in ballots for name in ballot], owners, self.row)
         self._has_lists = True
-        self._add_ballots(
-            names, np.asarray([len(row) for row in rows], dtype=np.int64), sizes, first
-        )
+        self._add_ballots(names, n_ballots, sizes, first)
 
     def _add_ballots(
         self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int
     ) -> None:
-        """Add rows with several ballots: the names of all ballots, how many ballots each row has, and how many names each ballot has."""
+        """Add rows with so many ballots each, and ballots with so many of the names each."""
         row = np.repeat(np.arange(len(ballots)), ballots)
-        self.add_lists(
-            names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64), first
-        )
+        n_names = np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64)
+        self.add_lists(names, n_names, first)
         annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
-        self._ballots.append(
-            (
-                np.repeat(row, sizes) + first,
-                np.repeat(annotator, sizes),
-                -1 - self.literal.encode(names),
-            )
-        )
+        codes = -1 - self.literal.encode(names)
+        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), codes))
         self._voted.append((first, first + len(ballots)))
 
     def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
-        """The votes of the annotators; None if no cell has a list for each of them. A flat list is that of the first annotator."""
+        """The votes of the annotators; None if no cell has a list for each of them.
+
+        A flat list is that of the first annotator.
+        """
         if not self._ballots:
             return None
         indptr, codes = self.joined()
@@ -150,16 +129,13 @@ class SetColumn(TextSets):
             np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64)
             for names in (self.names, self.literal)
         )
-        labels = np.where(
-            given >= 0,
-            of_text[given.clip(0, len(of_text) - 1)],
-            of_list[(-1 - given).clip(0, len(of_list) - 1)],
-        )
+        from_text = of_text[given.clip(0, len(of_text) - 1)]
+        from_list = of_list[(-1 - given).clip(0, len(of_list) - 1)]
+        labels = np.where(given >= 0, from_text, from_list)
         kept = labels >= 0  # blank names do not count as votes
         votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
-        return AnnotatorVotes(
-            *votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1))
-        )
+        names = tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1))
+        return AnnotatorVotes(*votes, names)
 
     def candidates(
         self,
@@ -169,10 +145,16 @@ class SetColumn(TextSets):
     ) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-        found = class_sets(
-            self.entries(known), classes, rules, order=sorted_class_names, row=self.row
-        )
+        entries = self.entries(known)
+        found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
         return weighted_candidates(found, scores, self.row)
+
+
+def _list_sizes(column: Any) -> npt.NDArray[Any]:
+    import pyarrow.compute as pc
+
+    sizes = pc.fill_null(pc.list_value_length(column), 0)
+    return sizes.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def holds_ballots(table: Table, name: str) -> bool:
@@ -199,13 +181,16 @@ def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list
         ballots = None
     if not isinstance(ballots, list) or not all(isinstance(ballot, list) for ballot in ballots):
         raise InputError(
-            f'{row(i)} holds {shown(cell)}, which is not one list per annotator: write it like [["cat"], ["cat", "dog"]], as JSON.'
+            f"{row(i)} holds {shown(cell)}, which is not one list per annotator: "
+            'write it like [["cat"], ["cat", "dog"]], as JSON.'
         )
     return [parse_cell(json.dumps(ballot), separator, i, row).entries for ballot in ballots]
 
 
 class ClassColumns(CollectedSets):
     """One column of zeros and ones per class."""
+
+    scored = False
 
     def __init__(self, table: Table, indices: Sequence[int], names: list[str]) -> None:
         super().__init__(table.row)
@@ -214,31 +199,27 @@ class ClassColumns(CollectedSets):
     def add(self, batch: TableBatch) -> None:
         matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
         rows, codes = np.nonzero(self._chosen(matrix))
-        self.add_codes(rows, codes, batch.n_rows, self._scores_of(matrix[rows, codes]))
+        scores = matrix[rows, codes].astype(np.float64) if self.scored else None
+        self.add_codes(rows, codes, batch.n_rows, scores)
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
             values = parse_numbers(self.table, batch, index)
         except NotNumericError:
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
-            values = np.asarray(
-                [{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words],
-                dtype=np.float32,
-            )
-        wrong = np.flatnonzero((values != 0) & (values != 1))
-        if len(wrong):
-            cell = texts(self.table, batch, index)[int(wrong[0])].as_py()
+            number = {"0": 0, "1": 1, "false": 0, "true": 1}
+            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
+        for i in np.flatnonzero((values != 0) & (values != 1))[:1].tolist():
+            cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {shown(cell)} in the class column {shown(self.table.names[index])}, "
-                "where only 0 and 1 are allowed: correct the cell, or read the columns as probabilities."
+                f"{self.table.row(batch.first + i)} holds {shown(cell)} in the class column "
+                f"{shown(self.table.names[index])}, where only 0 and 1 are allowed: "
+                "correct the cell, or read the columns as probabilities."
             )
         return values
 
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         return matrix
-
-    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
-        return None
 
     def candidates(
         self,
@@ -249,17 +230,19 @@ class ClassColumns(CollectedSets):
         """The sets, with the columns' classes unless others are given."""
         if classes is None and rules.taxonomy is None:
             classes = self.names
-        found = class_sets(
-            Entries(*self.joined(), self.names, 0, self.joined_scores()),
-            classes,
-            rules,
-            row=self.row,
+        entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
+        return weighted_candidates(
+            class_sets(entries, classes, rules, row=self.row), scores, self.row
         )
-        return weighted_candidates(found, scores, self.row)
 
 
 class ProbabilityColumns(ClassColumns):
-    """One column of probabilities per class; candidates are the `top_k` most likely classes, or the fewest that reach `mass`."""
+    """One column of probabilities per class.
+
+    Candidates are the `top_k` most likely classes, or the fewest that reach `mass`.
+    """
+
+    scored = True
 
     def __init__(
         self,
@@ -271,46 +254,42 @@ class ProbabilityColumns(ClassColumns):
     ) -> None:
         super().__init__(table, indices, names)
         if top_k is not None and top_k > len(names):
+            known = counted(len(names), "class", "classes")
             raise InputError(
-                f"top_k is {top_k}, but {table.path} has probabilities of only {counted(len(names), 'class', 'classes')}: lower it."
+                f"top_k is {top_k}, but {table.path} has probabilities of only {known}: lower it."
             )
         self.top_k, self.mass = top_k, mass
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
             values = parse_numbers(self.table, batch, index)
+            wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
+            if len(wrong) and not np.isfinite(values[wrong[0]]):
+                raise NotNumericError(int(wrong[0]))
         except NotNumericError as error:
-            raise not_a_number_error(
-                self.table, batch, index, error.position, "probability"
-            ) from None
-        wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
-        if len(wrong) and not np.isfinite(values[wrong[0]]):
-            raise not_a_number_error(self.table, batch, index, int(wrong[0]), "probability")
+            where = self.table, batch, index, error.position
+            raise not_a_number_error(*where, "probability") from None
         if len(wrong):
             raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in the probability column "
-                f"{shown(self.table.names[index])}: probabilities lie between 0 and 1; turn scores into probabilities first."
+                f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in "
+                f"the probability column {shown(self.table.names[index])}: probabilities lie "
+                "between 0 and 1; turn scores into probabilities first."
             )
         return values
 
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         return chosen_by_scores(matrix, self.top_k, self.mass)
 
-    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        return values.astype(np.float64)
 
-
-# ---- candidates -------------------------------------------------------------------------------------------------------
+# ---- candidates ----------------------------------------------------------------------------------
 
 
 def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
-    """The sets as candidates, weighted by their scores if they have some and `scores` is "weights"."""
+    """The sets as candidates, with their scores as weights unless `scores` is "none"."""
     candidates = Candidates.from_flat(*found.sets, row=row)
-    return (
-        candidates
-        if found.weights is None or scores == "none"
-        else candidates.with_weights(tempered(found.weights))
-    )
+    if found.weights is None or scores == "none":
+        return candidates
+    return candidates.with_weights(tempered(found.weights))
 
 
 def check_set_memory(path: Path | str) -> Callable[[int], None]:
@@ -320,14 +299,15 @@ def check_set_memory(path: Path | str) -> Callable[[int], None]:
         reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
         if reason is not None:
             raise InputError(
-                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows that stand for every class (*, empty "
-                "cells, exclusions) take the most; limit their classes with --possible or --possible-at, or leave such rows out."
+                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: "
+                "rows that stand for every class (*, empty cells, exclusions) take the most; limit "
+                "their classes with --possible or --possible-at, or leave such rows out."
             )
 
     return check
 
 
-# ---- class numbers ----------------------------------------------------------------------------------------------------
+# ---- class numbers -------------------------------------------------------------------------------
 
 
 def sorted_class_names(names: Sequence[str]) -> list[str]:
