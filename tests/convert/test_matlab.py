@@ -129,14 +129,17 @@ def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "fragment"),
     [
-        ([DATA, sparse_sets((2**31 - 1, 2), [0, 5], [0, 1, 2])], "more than 1,000,000 classes"),
+        ([DATA, sparse_sets((2**31 - 1, 2), [0, 5], [0, 1, 2])], "at most 1,000,000 classes"),
         ([DATA, sparse_sets((2, 3), [0, 7, 1], [0, 1, 2, 3])], "is damaged"),
         ([DATA, sparse_sets((2, 3), [0, -1, 1], [0, 1, 2, 3])], "is damaged"),
         ([DATA, sparse_sets((2, 3), [0, 1, 1], [0, 2, 1, 3])], "is damaged"),
         ([DATA, sparse_sets((2, 3), [0, 1, 1], [0, 1, 2, 9])], "damaged"),
         ([DATA, sparse_sets((2, 2**31 - 1), [0, 1], [0, 1, 2])], "damaged"),
         ([matrix("data", 6, (2**31 - 1, 2**31 - 1), element(9, b""))], "would expand to"),
-        ([matrix("data", 6, (-1, 1), element(9, b""))], "has shape (0, 1)"),
+        (
+            [matrix("data", 6, (-1, 1), element(9, b"")), sparse_sets((2, 3), [0], [0, 1, 1, 1])],
+            "has shape (0, 1)",
+        ),
         ([matrix("data", 6, (1,) * 40, element(9, b"\0" * 8))], "damaged"),
         ([struct.pack("<II", 14, 2**31)], "damaged"),
         ([element(15, b"nonsense")], "damaged"),

@@ -150,7 +150,7 @@ REFUSALS = {
     "other format": (
         {"site": "place", "possible_at": "sites.txt"},
         "cat,south",
-        "The possible classes of sites are read from .csv",
+        "There is no file sites.txt",
     ),
     "only a site": (
         {"site": "place"},

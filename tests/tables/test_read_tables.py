@@ -931,7 +931,7 @@ BAD_TEXTS = {
     "NUL": (
         b"id,candidates\n1,a|b\n2,a\0b\n",
         {},
-        "row 2 below the header holds a NUL byte",
+        "holds a NUL byte at position",
     ),
     "Excel": (b"PK\3\4" + bytes(range(256)), {}, "is not text"),
     "gzip": (b"\x1f\x8b\x08" + bytes(range(256)), {}, "is not text"),

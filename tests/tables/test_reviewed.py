@@ -116,9 +116,7 @@ def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
             assert len(asked(tmp_path, numbered, cells)) == len(cells)
     backwards = table(("cat|-dog", "ant|cat", "bee|cat", "ant|bee"), ids=list("1234"))
     message = refusal(lambda: asked(tmp_path, backwards))
-    assert (
-        "was asked about 'bee|ant', but row 1 has the candidates 'cat|-dog'" in message
-    )
+    assert "was asked about 'bee|ant', but row 1 has the candidates 'cat|-dog'" in message
 
 
 def test_answers_by_id_whose_sets_have_changed_are_warned_of(tmp_path):

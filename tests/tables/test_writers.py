@@ -188,7 +188,7 @@ REFUSED = {
     "uneven columns": (
         "out.csv",
         {"a": [1], "b": [1, 2]},
-        "differ in length: 'a' has 1 row, 'b' has 2",
+        "there are 'a' with 1 row, 'b' with 2 rows",
     ),
     "mixed types": ("out.csv", {"a": [1, "x"]}, "The column 'a' cannot be written"),
     "a matrix": ("out.csv", {"a": np.zeros((2, 2))}, "The column 'a' cannot be written"),

@@ -285,7 +285,7 @@ def _parquet_sizes(path: Path, names: Sequence[str], arrays: list[Any]) -> list[
             found.append((expanded, most_text))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it again."
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
         ) from None
     return found
 

@@ -19,7 +19,7 @@ def largest_expansion(packed: int) -> int:
 
 
 def expansion_problem(packed: int, expanded: int) -> str | None:
-    """Why `packed` bytes must not become `expanded` bytes, as part of a sentence; None if they may."""
+    """Why `packed` bytes must not become `expanded` ones, as part of a sentence, or None."""
     if expanded > max(ALWAYS, RATIO * packed):
         sizes = f"{format_bytes(packed)} would expand to {format_bytes(expanded)}"
         return f"{sizes}, more than {RATIO} times as much"
@@ -60,7 +60,7 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     try:
         limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
         lines = (root / "memory.stat").read_text().splitlines()
-        counts = dict(line.split() for line in lines)
+        counts = dict(line.split() for line in lines if line)
         return limit - used + int(counts.get("inactive_file", 0))
     except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None

@@ -19,7 +19,7 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
-    """Read the array of an .npy file, or the one that `choose` picks from the names in an .npz file."""
+    """Read the array of an .npy file, or of an .npz file the one that `choose` picks by name."""
     if not path.is_file():
         check_is_file(path)
     try:

@@ -31,7 +31,7 @@ FEWER = "write fewer rows or columns, or write it without compression"
 NO_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"PAR1", b"PK\3\4", b"\x1f\x8b")
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
-"""Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
+"""Called with the amount read so far and the total: bytes of text, rows of Parquet."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,26 @@ class TableBatch:
 
 
 class Table(ABC):
-    """A file with named columns; messages count rows from 1, below the header and without blank lines."""
+    """Named columns; messages count rows from 1, below the header and without blank lines."""
 
-    def __init__(self, path: Path | str, names: Sequence[str]) -> None:
+    row_name, first_row = "Row {} of {}", 1
+
+    def __init__(self, path: Path | str, names: Sequence[str], schema: Any = None) -> None:
         self.path = path  # a table in memory has a name instead
-        self.names = tuple(names)
+        self.names, self.schema = tuple(names), schema
 
-    @abstractmethod
     def row(self, i: int) -> str:
         """How a message refers to row i, counted from 0."""
+        return self.row_name.format(i + self.first_row, self.path)
 
-    @abstractmethod
     def numeric(self, index: int) -> bool | None:
         """Whether a column holds numbers; None if the file has no types."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        checks = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+        if self.schema is None:
+            return None
+        return any(check(self.schema.field(index).type) for check in checks)
 
     @abstractmethod
     def _batches(
@@ -76,7 +83,7 @@ class Table(ABC):
             raise InputError(f"{self.path} has no rows below a header: give at least one example.")
 
     def column(self, name: str, advice: str = "") -> int:
-        """The number of the column with this name, which must be unique; `advice` ends the refusal."""
+        """The number of the column of this name, which must be unique; `advice` ends a refusal."""
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
@@ -93,7 +100,7 @@ class Table(ABC):
         )
 
     def hint(self) -> str:
-        """The end of a sentence about columns that another character seems to separate, or empty."""
+        """The end of a sentence about columns that something else seems to separate, or empty."""
         for mark in (";", "\t", ",") if len(self.names) == 1 else ():
             if mark in self.names[0]:
                 return (
@@ -132,7 +139,7 @@ def whole_table(path: Path) -> Any:
 
     Texts are unmodified, and a Parquet file keeps its types.
     """
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     table = open_table(path)
     if isinstance(table, ParquetTable):
@@ -156,18 +163,13 @@ def whole_table(path: Path) -> Any:
 class TextTable(Table):
     """UTF-8 text with a header; cells with a delimiter or line end are quoted; columns are bytes."""
 
+    row_name = "Row {} below the header of {}"
     path: Path
 
     def __init__(self, path: Path, delimiter: str) -> None:
         names, self.start = _read_header(path, delimiter)
         super().__init__(path, names)
         self.delimiter = delimiter
-
-    def row(self, i: int) -> str:
-        return f"Row {i + 1} below the header of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        return None
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
@@ -211,10 +213,10 @@ class TextTable(Table):
                 on_progress(done, total)
 
     def _whole_rows(self) -> Iterator[Any]:
-        """The bytes below the header, in buffers that each end where a row does; None if a row is too long.
+        """The bytes below the header in buffers that end where a row does; None if it is too long.
 
-        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one of
-        them is still at work when it ends.
+        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one
+        of them is still at work when it ends.
         """
         import pyarrow as pa
 
@@ -230,7 +232,8 @@ class TextTable(Table):
                 ended = size < BLOCK
                 nul = np.flatnonzero(block == 0)
                 if len(nul):
-                    raise self._nul(position + int(nul[0]))
+                    place = self.start + position + int(nul[0])
+                    raise self._unreadable(f"it holds a NUL byte at position {place}")
                 end, is_open = _last_row_end(block, self.delimiter)
                 end = size if ended else end
                 if end == 0 and not ended:
@@ -246,17 +249,6 @@ class TextTable(Table):
     def _unreadable(self, reason: str) -> InputError:
         return InputError(f"{self.path} cannot be read as a table: {reason}.")
 
-    def _nul(self, position: int) -> InputError:
-        with self.path.open("rb") as file:
-            file.seek(self.start)
-            lines = 1
-            while position > 0:
-                content = file.read(min(position, BLOCK))
-                lines, position = lines + content.count(b"\n"), position - len(content)
-        return self._unreadable(
-            f"row {lines} below the header holds a NUL byte; the file is damaged or not text"
-        )
-
     def _refusal(self, reason: str, first: int) -> InputError:
         match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
         if match is None:
@@ -270,7 +262,7 @@ class TextTable(Table):
 
 
 def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bool]:
-    """The position behind the last line end outside quotes, or 0, and whether a quote is still open.
+    """The position behind the last line end outside quotes, or 0, and whether a quote is open.
 
     The block begins where a row does. A quote opens at the start of a cell; a doubled one does not
     close it.
@@ -344,20 +336,13 @@ class ParquetTable(Table):
     def __init__(self, path: Path) -> None:
         self.sizes = parquet_sizes(path)
         with _opened(path) as file:
-            self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
             self.texts = [
                 leaf.path
                 for leaf in map(file.schema.column, range(len(file.schema)))
                 if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"
             ]
-            super().__init__(path, self.schema.names)
-
-    def row(self, i: int) -> str:
-        return f"Row {i + 1} of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        return _is_number(self.schema.field(index).type)
+            super().__init__(path, file.schema_arrow.names, file.schema_arrow)
 
     def check_expansion(self, names: Iterable[str]) -> None:
         """Refuse a file whose columns of these names would take far more memory than it does."""
@@ -399,16 +384,13 @@ class ParquetTable(Table):
 class ArrowTable(Table):
     """A table in memory, of a library with Arrow's interface; its rows are counted from 0."""
 
+    row_name, first_row = "Row {} (counted from 0) of {}", 0
+
     def __init__(self, frame: Any) -> None:
         self.table = arrow_table(frame)
         library = type(frame).__module__.partition(".")[0]
-        super().__init__(f"{library}.{type(frame).__name__}", self.table.column_names)
-
-    def row(self, i: int) -> str:
-        return f"Row {i} (counted from 0) of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        return _is_number(self.table.schema.field(index).type)
+        name = f"{library}.{type(frame).__name__}"
+        super().__init__(name, self.table.column_names, self.table.schema)
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
@@ -460,13 +442,6 @@ def is_list(kind: Any) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    checks = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
-    return any(check(kind) for check in checks)
-
-
 def _leaves(kind: Any) -> int:
     """The number of Parquet columns in which a column of this type is stored."""
     fields = map(kind.field, range(kind.num_fields))
@@ -486,5 +461,5 @@ def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it again."
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
         ) from None

@@ -27,8 +27,8 @@ def write_table(path: Path, columns: Any) -> None:
 
     Args:
         path: The file; its suffix determines the format.
-        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal length;
-            or a pyarrow table.
+        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal
+            length; or a pyarrow table.
 
     Raises:
         InputError: The columns cannot be written, or the path cannot be written to.
