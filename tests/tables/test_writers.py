@@ -184,7 +184,7 @@ REFUSED = {
     "no suffix": ("out", {"a": [1]}, "must end in"),
     "a missing folder": ("none/out.csv", {"a": [1]}, "There is no folder"),
     "a folder": ("folder.csv", {"a": [1]}, "is a folder"),
-    "no columns": ("out.csv", {}, "no columns"),
+    "no columns": ("out.csv", {}, "there are none"),
     "uneven columns": (
         "out.csv",
         {"a": [1], "b": [1, 2]},
