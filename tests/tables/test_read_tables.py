@@ -962,14 +962,14 @@ BAD_TEXTS = {
     "lists and names": (
         'candidates\n"[[""a""], ""b""]"\n',
         {},
-        "which is not one list per annotator",
+        "which is not a",
     ),
     "null in a list": ("candidates\n[null]\n", {}, "which is not a name"),
     "true in a list": ("candidates\n[true]\n", {}, "which is not a name"),
     "deep list": (
         "candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n",
         {},
-        "which is not one list per annotator",
+        "which is not a",
     ),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns like 'is_*'"),

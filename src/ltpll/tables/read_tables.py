@@ -49,7 +49,6 @@ from ltpll.tables.set_columns import (
     ProbabilityColumns,
     SetColumn,
     check_set_memory,
-    holds_ballots,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table, open_table
@@ -117,9 +116,7 @@ def _read_columns(
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     if reading.annotators is not None:
-        row_per_task = reading.task is reading.worker is reading.annotation is None
-        if not (row_per_task and holds_ballots(table, reading.candidates)):
-            return _read_annotations(table, reading, on_progress)
+        return _read_annotations(table, reading, on_progress)
     return _read_examples(table, reading, needs_candidates, exact, on_progress)
 
 
@@ -155,19 +152,10 @@ def _read_examples(
         ids = np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
-    candidates = votes = groups = labels = None
+    candidates = groups = labels = None
     if sets is not None:
         rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
         candidates = sets.candidates(reading.classes, rules, reading.scores)
-        votes = sets.votes(candidates.classes) if isinstance(sets, SetColumn) else None
-    if votes is not None and candidates is not None:
-        if limits or taxonomy is not None or "site" in texts:
-            raise InputError(
-                f"{table.path} has lists of several annotators, which cannot be combined with "
-                "excluded or possible classes or a taxonomy: omit these."
-            )
-        how = reading.annotators or "union", reading.vote_weights, table.row
-        candidates = voted_candidates(votes, n_rows, candidates.classes, *how)
     if "group" in texts:
         groups = texts["group"].filled("give every row a group, its own if it shares none")
         candidates = None if candidates is None else candidates.with_groups(groups)
@@ -188,7 +176,7 @@ def _read_examples(
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
         feature_names=names,
-        votes=votes,
+        votes=None,
         left_out=tuple(table.names[index] for index in left_out),
         like_ids=tuple(table.names[index] for index in like_ids),
         groups=groups,

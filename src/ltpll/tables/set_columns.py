@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,13 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets, as_texts, parse_cell
+from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets
 from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
 from ltpll.errors import InputError, shown
-from ltpll.files import parse_json
 from ltpll.formatting import counted
-from ltpll.tables.annotations import AnnotatorVotes, drop_repeated_votes
 from ltpll.tables.columns import (
     NotNumericError,
     not_a_number_error,
@@ -29,113 +26,38 @@ from ltpll.tables.columns import (
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.streaming import Table, TableBatch, is_list
 
-BALLOTS = r"^\s*\[\s*\["  # how a list of lists begins
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
 class SetColumn(TextSets):
-    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file.
-
-    Lists of lists hold one list per annotator, who are numbered by their position.
-    """
+    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
 
     def __init__(
         self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
     ) -> None:
         super().__init__(separator, table.row, classes)
-        self.table, self.index = table, index
-        self.indices = [index]
-        # Rows, annotators and codes of votes, and the ranges of rows that have ballots.
-        self._ballots: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []
-        self._voted: list[tuple[int, int]] = []
+        self.table, self.index, self.indices = table, index, [index]
 
     def add(self, batch: TableBatch) -> None:
         import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         column = batch.columns[self.index]
-        if pa.types.is_fixed_size_list(column.type):
-            column = column.cast(pa.list_(column.type.value_type))
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        if not is_list(column.type):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
-        nested = is_list(column.type.value_type)
-        kind = column.type.value_type.value_type if nested else column.type.value_type
+        kind = column.type.value_type
         try:
             if pa.types.is_nested(kind):
                 raise pa.ArrowNotImplementedError
-            names = strings(column.flatten().flatten() if nested else column.flatten())
+            names = strings(column.flatten())
         except pa.ArrowException:
             raise InputError(
                 f"The column {shown(self.table.names[self.index])} of {self.table.path} holds "
-                f"lists of {kind}, some of which are not text: "
-                "give lists of names in UTF-8, or one list of names per annotator."
+                f"lists of {kind}, some of which are not text: give lists of names in UTF-8."
             ) from None
-        sizes = _list_sizes(column)
-        if nested:
-            self._add_ballots(names, sizes, _list_sizes(column.flatten()), batch.first)
-        else:
-            self.add_lists(names, sizes, batch.first)
-
-    def add_cells(self, cells: Any, first: int) -> None:
-        import pyarrow.compute as pc  # type: ignore[import-untyped]
-
-        if not pc.any(pc.match_substring_regex(cells, BALLOTS)).as_py():
-            super().add_cells(cells, first)
-            return
-        rows = [
-            _parse_ballots(cell, self.separator, first + i, self.row)
-            for i, cell in enumerate(cells.to_pylist())
-        ]
-        ballots = [ballot for row in rows for ballot in row]
-        n_ballots, sizes = (
-            np.asarray([len(part) for part in parts], dtype=np.int64) for parts in (rows, ballots)
-        )
-        owners = np.repeat(np.repeat(np.arange(len(rows)), n_ballots), sizes) + first
-        names = as_texts([name for ballot in ballots for name in ballot], owners, self.row)
-        self._has_lists = True
-        self._add_ballots(names, n_ballots, sizes, first)
-
-    def _add_ballots(
-        self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int
-    ) -> None:
-        """Add rows with so many ballots each, and ballots with so many of the names each."""
-        row = np.repeat(np.arange(len(ballots)), ballots)
-        n_names = np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64)
-        self.add_lists(names, n_names, first)
-        annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
-        codes = -1 - self.literal.encode(names)
-        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), codes))
-        self._voted.append((first, first + len(ballots)))
-
-    def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
-        """The votes of the annotators; None if no cell has a list for each of them.
-
-        A flat list is that of the first annotator.
-        """
-        if not self._ballots:
-            return None
-        indptr, codes = self.joined()
-        flat = np.ones(len(indptr) - 1, dtype=bool)
-        for first, end in self._voted:
-            flat[first:end] = False
-        owners = np.repeat(np.arange(len(flat)), np.diff(indptr))
-        others = owners[flat[owners]], np.zeros(int(flat[owners].sum())), codes[flat[owners]]
-        rows, annotators, given = (
-            np.concatenate(parts).astype(np.int64)
-            for parts in zip(*self._ballots, others, strict=True)
-        )
-        number = {name: i for i, name in enumerate(classes)}
-        of_text, of_list = (
-            np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64)
-            for names in (self.names, self.literal)
-        )
-        from_text = of_text[given.clip(0, len(of_text) - 1)]
-        from_list = of_list[(-1 - given).clip(0, len(of_list) - 1)]
-        labels = np.where(given >= 0, from_text, from_list)
-        kept = labels >= 0  # blank names do not count as votes
-        votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
-        names = tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1))
-        return AnnotatorVotes(*votes, names)
+        sizes = pc.fill_null(pc.list_value_length(column), 0)
+        self.add_lists(names, sizes.to_numpy(zero_copy_only=False), batch.first)
 
     def candidates(
         self,
@@ -148,43 +70,6 @@ class SetColumn(TextSets):
         entries = self.entries(known)
         found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
         return weighted_candidates(found, scores, self.row)
-
-
-def _list_sizes(column: Any) -> npt.NDArray[Any]:
-    import pyarrow.compute as pc
-
-    sizes = pc.fill_null(pc.list_value_length(column), 0)
-    return sizes.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-def holds_ballots(table: Table, name: str) -> bool:
-    """Whether a column of sets has, in its first rows, a list for each annotator."""
-    import pyarrow.compute as pc
-
-    if table.names.count(name) != 1:
-        return False
-    index = table.names.index(name)
-    batch = next(table.batches([index]))
-    kind = batch.columns[index].type
-    if is_list(kind):
-        return is_list(kind.value_type)
-    return bool(pc.any(pc.match_substring_regex(texts(table, batch, index), BALLOTS)).as_py())
-
-
-def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list[str]]:
-    """The list of names of each annotator; a flat cell is that of a single one."""
-    if not re.match(BALLOTS, cell):
-        return [parse_cell(cell, separator, i, row).entries]
-    try:
-        ballots = parse_json(cell)
-    except ValueError:
-        ballots = None
-    if not isinstance(ballots, list) or not all(isinstance(ballot, list) for ballot in ballots):
-        raise InputError(
-            f"{row(i)} holds {shown(cell)}, which is not one list per annotator: "
-            'write it like [["cat"], ["cat", "dog"]], as JSON.'
-        )
-    return [parse_cell(json.dumps(ballot), separator, i, row).entries for ballot in ballots]
 
 
 class ClassColumns(CollectedSets):
