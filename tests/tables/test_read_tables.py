@@ -338,8 +338,8 @@ def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(
     )
     message = refusal(lambda: read_table(path))
     assert f"Row {row + 1} below the header" in message
-    assert "holds 'abc' in the column 'width'" in message
-    assert message.endswith("drop the row, or leave the column out with ignore=('width',).")
+    assert "holds 'abc', which is not a finite number, in the" in message
+    assert message.endswith("drop the row, or omit the column with ignore=('width',).")
     assert read_table(path, Reading(features=("height",))).feature_names == ("height",)
 
 

@@ -23,6 +23,7 @@ from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, is_whole_number
+from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:
@@ -225,7 +226,10 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    return pq.read_table(pa.BufferReader(read_checked(path)))
+    content = read_checked(path)
+    about = pq.ParquetFile(pa.BufferReader(content)).metadata
+    check_expansion(path, len(content), 4 * about.num_rows * about.num_columns)
+    return pq.read_table(pa.BufferReader(content))
 
 
 # ---- checking ---------------------------------------------------------------------------------------------------------

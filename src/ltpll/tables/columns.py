@@ -118,27 +118,23 @@ class TextColumn:
     def filled(self, advice: str) -> npt.NDArray[np.object_]:
         """The texts, none of which may be empty; a refusal ends with the advice."""
         values = self.values()
-        for i in np.flatnonzero(values == "")[:1].tolist():
+        for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
             name = shown(self.table.names[self.index])
             raise InputError(f"{self.table.row(i)} is empty in the column {name}: {advice}.")
         return values
 
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
-        values, name = self.values(), shown(self.table.names[self.index])
+        values = self.filled("name every example")
         keys = [id_key(value) for value in values]
-        rows: dict[str, int] = {}
-        for i, key in enumerate(keys if "" in keys or len(set(keys)) < len(keys) else ()):
-            if not key:
-                raise InputError(
-                    f"{self.table.row(i)} is empty in the column {name}: name every example."
-                )
-            if rows.setdefault(key, i) != i:
-                raise InputError(
-                    f"{self.table.row(i)} has {shown(values[i])} in the column {name}, and so has "
-                    f"row {rows[key] + 1}: names must be distinct; rename or drop one of the two, "
-                    "or add a column of ids."
-                )
+        if len(set(keys)) < len(keys):
+            first: dict[str, int] = {}
+            i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
+            raise InputError(
+                f"{self.table.row(i)} has {shown(values[i])} in the column "
+                f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: names "
+                "must be distinct; rename or drop one of the two, or add a column of ids."
+            )
         return values
 
 
@@ -204,16 +200,17 @@ def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
 
 
 def not_a_number_error(
-    table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = ""
+    table: Table, batch: TableBatch, index: int, position: int, what: str, *, chosen: bool = True
 ) -> InputError:
-    """The error about a cell of a column that was chosen for its numbers."""
+    """The error about a cell of a column that was `chosen` by name or found to hold numbers."""
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell or "")
     holds = f"holds {shown(cell)}, which is not a finite number," if cell.strip() else "is empty"
+    name = table.names[index]
+    by_option = "" if chosen else f" with {option('ignore', (name,))}"
     return InputError(
-        f"{table.row(batch.first + position)} {holds} in the {what} column "
-        f"{shown(table.names[index])}: correct the cell, drop the row, "
-        f"or {leave_out or 'omit the column'}."
+        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(name)}: "
+        f"correct the cell, drop the row, or omit the column{by_option}."
     )
 
 
@@ -233,7 +230,8 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
             found.append(index)
         except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
-                raise _text_among_numbers(table, batch, index, error.position) from None
+                where = table, batch, index, error.position
+                raise not_a_number_error(*where, "numeric", chosen=False) from None
     return found
 
 
@@ -270,20 +268,6 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
-    """The error about a text cell in a numeric column that was not chosen by name."""
-    cell = shown(str(texts(table, batch, index)[position].as_py()))
-    return InputError(
-        f"{table.row(batch.first + position)} holds {cell} in the column "
-        f"{shown(table.names[index])}, whose other cells are numbers: correct the cell, "
-        f"drop the row, or {_ignore(table, index)}."
-    )
-
-
-def _ignore(table: Table, index: int) -> str:
-    return f"leave the column out with {option('ignore', (table.names[index],))}"
-
-
 def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
     """The texts of some columns."""
     columns = [TextColumn(table, table.column(name)) for name in names]
@@ -316,12 +300,7 @@ class FeatureColumns:
             try:
                 values = parse_numbers(self.table, batch, index, block.dtype)
             except NotNumericError as error:
-                where = self.table, batch, index, error.position
-                raise (
-                    not_a_number_error(*where, "feature")
-                    if self.chosen
-                    else _text_among_numbers(*where)
-                ) from None
+                raise self._refusal(batch, index, error.position) from None
             block[:, j] = values
             with np.errstate(all="ignore"):
                 plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
@@ -332,12 +311,14 @@ class FeatureColumns:
             self._high[j] = values.max(initial=self._high[j], where=finite)
             if finite.all():
                 continue
-            position = int(np.argmin(finite))
-            advice = "" if self.chosen else _ignore(self.table, index)
-            refusal = not_a_number_error(self.table, batch, index, position, "feature", advice)
+            refusal = self._refusal(batch, index, int(np.argmin(finite)))
             if self.chosen:
                 raise refusal
             self._missing.setdefault(j, refusal)
+
+    def _refusal(self, batch: TableBatch, index: int, position: int) -> InputError:
+        where = self.table, batch, index, position
+        return not_a_number_error(*where, "feature", chosen=self.chosen)
 
     def _reserve(self, batch: TableBatch) -> None:
         """Allocate rows for the batch, generously: memory is only used once it is written."""

@@ -284,7 +284,10 @@ def _feature_reader(
     table: Table, reading: Reading, taken: set[int], exact: bool
 ) -> tuple[FeatureColumns | None, list[int]]:
     """The reader of the features, and the text columns that are left out."""
-    ignored = set(matching_columns(table, reading.ignore))
+    patterns = [name for name in reading.features or () if _is_pattern(table, name)]
+    ignored = set()
+    if patterns or reading.features is None:  # else they need not exist
+        ignored = set(matching_columns(table, reading.ignore))
     if reading.features is None:
         # An index written by pandas would leak the order of the rows; the column of sets is not a
         # feature even if sets are read elsewhere, nor are the labels that pruning removed.
@@ -300,7 +303,6 @@ def _feature_reader(
         left_out = [i for i in others if i not in set(indices)]
         found = FeatureColumns(table, indices, chosen=False, exact=exact) if indices else None
         return found, left_out
-    patterns = [name for name in reading.features if _is_pattern(table, name)]
     indices = [table.column(name) for name in reading.features if name not in patterns]
     used = next((table.names[index] for index in indices if index in taken), None)
     if used is not None:

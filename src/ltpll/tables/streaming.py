@@ -161,7 +161,7 @@ def whole_table(path: Path) -> Any:
 
 
 class TextTable(Table):
-    """UTF-8 text with a header; cells with a delimiter or line end are quoted; columns are bytes."""
+    """UTF-8 text with a header; cells may be quoted; columns are bytes."""
 
     row_name = "Row {} below the header of {}"
     path: Path
@@ -407,7 +407,7 @@ class ArrowTable(Table):
 
 
 def _text_bytes(file: Any, group: int, path: str) -> int:
-    """At least the memory that the texts of a column take which many cells share, 0 if it is little.
+    """The memory that the texts of a column take at least if many cells share them, 0 if little.
 
     The footer counts such texts once, and so does a file that is read as dictionaries.
     """
