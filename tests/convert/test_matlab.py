@@ -1,4 +1,4 @@
-"""MATLAB files of versions 4 to 7 are read in every form, and whatever is wrong with one, it is refused."""
+"""MATLAB files of versions 4 to 7 are read in every form, and damaged ones are refused."""
 
 import io
 import struct
@@ -70,7 +70,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_or_holds_less(tmp_path, form
     assert whole <= 1
 
 
-# ---- what a file may claim --------------------------------------------------------------------------------------------
+# ---- what a file may claim -----------------------------------------------------------------------
 
 
 def element(kind, content):
@@ -172,7 +172,7 @@ def test_a_sparse_array_that_would_fill_the_memory_is_refused(tmp_path):
 
 
 def test_other_things_of_matlabs_beside_the_arrays_are_skipped(tmp_path):
-    """Tables and dates have no shape; text is not looked into; what is not wanted may be damaged."""
+    """Tables and dates have no shape, text is not read, and what is not wanted may be damaged."""
     opaque = matrix("when", 17, (), element(1, b"MCOS"), element(1, b"datetime"))
     text = zlib.compress(matrix("text", 4, (1, 1), element(4, b"ab")))
     broken = zlib.compress(matrix("other", 6, (1000, 1000), element(9, bytes(8_000_000))))[:-100]

@@ -1,4 +1,4 @@
-"""Files that crash, hang or fill their reader are refused, the next one is read, and no process is left."""
+"""Files that crash, hang or fill their reader are refused, and no process is left behind."""
 
 import os
 import signal

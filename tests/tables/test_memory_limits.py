@@ -1,4 +1,4 @@
-"""Facts about files that expand to far more than they hold: they are refused before they take any memory."""
+"""Files that would expand to far more than they hold are refused before they take memory."""
 
 import struct
 import tracemalloc
@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def deflated(start, zeros):
-    """`start` and that many zeros as a zlib stream, in milliseconds: a block of zeros that is repeated. Its checksum is not right."""
+    """`start` and that many zeros as a zlib stream, made in milliseconds; its checksum is wrong."""
     packer = zlib.compressobj()
     head = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -59,7 +59,7 @@ def mat_file(path, *arrays):
 
 
 def packed_npz(path, zeros, header=None):
-    """An .npz file with `features`, as many zeros as asked for; `header` is what the array says of itself instead."""
+    """An .npz file with `features`, so many zeros; `header` changes what the array claims."""
     start = BytesIO()
     np.lib.format.write_array_header_1_0(
         start,
@@ -116,7 +116,7 @@ def test_many_arrays_that_are_small_enough_one_by_one_are_refused_together(tmp_p
 def test_entries_of_a_sparse_array_that_fill_the_memory_are_refused_while_they_are_unpacked(
     tmp_path,
 ):
-    """Their number is only known once they are read, so it is the limit of the child that ends this."""
+    """Their number is only known once they are read, so the limit of the child ends this."""
     zeros = 2 << 30
     about = struct.pack("<IIII", 6, 8, 5, zeros) + struct.pack("<IIii", 5, 8, 5, 5)
     about += struct.pack("<HH4s", 1, 4, b"data") + struct.pack("<II", 5, zeros)

@@ -1,4 +1,4 @@
-"""Files of class shares: read as they are written, and one sentence for each that cannot be used."""
+"""Files of class shares: read as written, and one sentence for each that cannot be used."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Answers: read from tables as people fill them in, put in the place of sets, and refused in one sentence if they cannot be meant."""
+"""Answers: read as people fill them in, put in the place of sets, and refused if unclear."""
 
 import warnings
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_texts_that_a_spreadsheet_would_run_come_back_with_their_apostrophe(tmp_
     assert answers(tmp_path, [["'=d", "'-dog"]]) == {"=d": (3,)}
 
 
-def test_the_column_answer_is_preferred_to_label_and_ids_may_have_the_name_that_the_table_gives_them(
+def test_the_column_answer_is_preferred_to_label_and_ids_may_have_the_name_of_the_tables_column(
     tmp_path,
 ):
     assert answers(tmp_path, [["a", "ant", "bee"]], ["id", "label", "answer"]) == {"a": (1,)}

@@ -1,4 +1,4 @@
-"""Taxonomy files: the same tree from tables and indented text, groups in tables of examples, one sentence for each broken tree."""
+"""Taxonomy files: the same tree from tables and text, and one sentence for each broken tree."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Tables of results: what is written is what is read back, whole or not at all, and no spreadsheet runs it."""
+"""Tables of results: read back as written, whole or not at all, and no spreadsheet runs them."""
 
 import csv
 import os

@@ -191,6 +191,7 @@ def _set_reader(
     if names:
         indices = matching_columns(table, names)
         prefix = names[0][:-1] if len(names) == 1 and names[0].endswith("*") else ""
+        indices = [index for index in indices if table.names[index] != prefix] or indices
         classes = [table.names[index].removeprefix(prefix) for index in indices]
         if reading.class_columns:
             return ClassColumns(table, indices, classes)
