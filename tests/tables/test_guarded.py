@@ -1,6 +1,7 @@
 """Files that crash, hang or fill their reader are refused, and no process is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,7 @@ def test_an_interrupt_ends_the_child_and_the_next_file_is_read(tmp_path, pipe):
 def test_the_child_ends_with_its_parent(tmp_path, end):
     code = f"""
 import os
+import shutil
 from pathlib import Path
 from ltpll.tables import guarded
 guarded.parquet_sizes(Path({str(parquet(tmp_path / "t.parquet"))!r}))
@@ -132,3 +134,10 @@ def _runs(process):
         return ") Z " not in Path(f"/proc/{process}/stat").read_text()
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_a_child_that_cannot_be_started_is_named_in_a_sentence(tmp_path, monkeypatch):
+    guarded.end_child()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    path = parquet(tmp_path / "t.parquet")
+    assert "ended with status 1 when it was started" in refusal(lambda: parquet_sizes(path))

@@ -92,20 +92,20 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
     with _lock:
-        child = _running_child()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        timer = threading.Timer(seconds, child.kill)
+        timer = threading.Timer(seconds, _kill_child)
         timer.daemon = True
-        start = time.monotonic()
         try:
+            child = _running_child()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            start = time.monotonic()
             with suppress(BrokenPipeError):
                 child.stdin.write(json.dumps([task, absolute, *arguments]).encode() + b"\n")
                 child.stdin.flush()
             timer.start()
             answer = json.loads(child.stdout.readline())
             arrays = [_received(child.stdout, *about) for about in answer.get("arrays", ())]
-        except ValueError:  # no answer, or one that is cut off
+        except (json.JSONDecodeError, EOFError):  # no answer, or one that is cut off
             end_child()
             slow = time.monotonic() - start >= seconds
             reason = f"takes more than {seconds:.0f} s" if slow else "crashes its reader"
@@ -130,7 +130,7 @@ def _received(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     while left:
         n = stream.readinto(left)
         if not n:
-            raise ValueError("the child has died")
+            raise EOFError
         left = left[n:]
     return array.reshape(shape, order="F")
 
@@ -151,10 +151,15 @@ def _running_child() -> subprocess.Popen[bytes]:
         if not _child.stdout.readline():
             status = _child.wait()
             raise InputError(
-                f"The process that reads binary files cannot be started (it ended with status "
-                f"{status}): write the table as .csv."
+                f"The process that reads binary files ended with status {status} when it was "
+                "started: write the table as .csv."
             )
     return _child
+
+
+def _kill_child() -> None:
+    if _child is not None:
+        _child.kill()
 
 
 @atexit.register

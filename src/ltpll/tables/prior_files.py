@@ -1,4 +1,4 @@
-"""Prior files: how frequent each class is, as the user knows it, from a table or JSON."""
+"""Prior files: how frequent each class is, as the user knows it, from a table."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, first_line, shown
-from ltpll.files import parse_json
 from ltpll.formatting import format_names
 from ltpll.tables.columns import read_texts
-from ltpll.tables.streaming import TABLE_SUFFIXES, check_is_file, open_table
+from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 
 Prior = dict[str, float | list[float]]
 """For each class its share, or a lower and an upper bound of its share."""
 BOUNDS = ("lower", "upper")
 ROUNDING = 1e-6
-LARGEST = 1 << 24  # bytes of a JSON file
 
 
 def read_prior(path: Path) -> Prior:
-    """Read the share of each class from a .csv, .tsv, .parquet or .json file.
+    """Read the share of each class from a .csv, .tsv or .parquet file.
 
     A table has a column `class` and a column `share`, columns `lower` and `upper`, or all four; a
-    class with bounds is held between them. JSON is an object with a share, or a list of two bounds,
-    for each class.
+    class with bounds is held between them.
 
     Args:
         path: The file.
@@ -42,17 +39,11 @@ def read_prior(path: Path) -> Prior:
         >>> read_prior(Path("shares.csv"))
         {'cat': 0.7, 'dog': [0.1, 0.3]}
     """
-    if path.suffix.lower() == ".json":
-        return _from_json(path)
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(
             "A prior is auto, average, sets, or a file that ends in "
-            f"{', '.join(TABLE_SUFFIXES)} or .json, not {shown(str(path))}."
+            f"{', '.join(TABLE_SUFFIXES)}, not {shown(str(path))}."
         )
-    return _from_table(path)
-
-
-def _from_table(path: Path) -> Prior:
     table = open_table(path)
     kinds = [name for name in ("share", *BOUNDS) if name in table.names] or ["share"]
     names, *columns = read_texts(table, ["class", *kinds])
@@ -61,51 +52,28 @@ def _from_table(path: Path) -> Prior:
         found = {kind: cell.strip() for kind, cell in zip(kinds, cells, strict=True)}
         try:
             numbers = {kind: float(cell) for kind, cell in found.items() if cell}
+            if name.strip() in prior:
+                raise ValueError("an earlier row has the same class")
+            prior[name.strip()] = _share_or_bounds(numbers)
         except ValueError as error:
             raise InputError(
-                f"{table.row(i)} cannot be read ({first_line(error)}): write numbers as in 0.25."
+                f"{table.row(i)} has the class {shown(name)}, which cannot be used "
+                f"({first_line(error)}): give each class once, with a share such as 0.25, "
+                "or a lower and an upper bound."
             ) from None
-        if name.strip() in prior:
-            raise InputError(
-                f"{table.row(i)} has the class {shown(name.strip())}, which an earlier row has "
-                "too: give each class once."
-            )
-        prior[name.strip()] = _share_or_bounds(numbers, table.row(i))
     return prior
 
 
-def _share_or_bounds(numbers: Mapping[str, float], row: str) -> float | list[float]:
+def _share_or_bounds(numbers: Mapping[str, float]) -> float | list[float]:
     bounds = [numbers[kind] for kind in BOUNDS if kind in numbers]
     if len(bounds) == 1 or not numbers:
-        raise InputError(
-            f"{row} has {'only one bound' if bounds else 'no share'}: "
-            "give a share, or a lower and an upper bound."
-        )
+        raise ValueError("it has only one bound" if bounds else "it has no share")
     if not bounds:
         return numbers["share"]
     lower, upper = bounds
     if lower <= upper and not lower <= numbers.get("share", lower) <= upper:
-        raise InputError(
-            f"{row} has the share {numbers['share']:g}, which is outside its bounds {lower:g} and "
-            f"{upper:g}: correct one of them."
-        )
+        raise ValueError(f"its share {numbers['share']:g} is outside its bounds")
     return bounds
-
-
-def _from_json(path: Path) -> Prior:
-    check_is_file(path)
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
-        content = parse_json(path.read_bytes())
-        if not isinstance(content, dict):
-            raise ValueError("it is not an object")
-    except ValueError as error:
-        raise InputError(
-            f"{path} cannot be read as JSON ({first_line(error)}): write a share, or two bounds, "
-            'for each class, as in {"cat": 0.7, "dog": [0.1, 0.3]}.'
-        ) from None
-    return content
 
 
 def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
