@@ -1002,17 +1002,17 @@ BAD_TEXTS = {
     "above 1": (
         "a,b\n1,1\n0,2\n",
         {"probability_columns": ("a", "b"), "top_k": 1},
-        "Row 2 below the header of t.csv holds 2 in the prob",
+        "Row 2 below the header of t.csv holds '2' in the prob",
     ),
     "below 0": (
         "a,b\n1,1\n0,-1\n",
         {"probability_columns": ("a", "b"), "top_k": 1},
-        "holds -1 in the probability column 'b'",
+        "holds '-1' in the probability column 'b'",
     ),
     "no probability": (
         "a,b\n1,1\n0,\n",
         {"probability_columns": ("a", "b"), "mass": 0.5},
-        "is empty in the probability column 'b'",
+        "holds '' in the probability column 'b'",
     ),
     "text for one": (
         "a,b\n1,1\n0,x\n",

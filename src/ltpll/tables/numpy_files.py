@@ -29,7 +29,7 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
             # Memory mapping refuses an array that claims to be larger than its file.
             found = np.load(path, allow_pickle=False, mmap_mode="r")
         if not isinstance(found, np.ndarray):
-            raise InputError(f"{path} is not an .npy file: rename it to .npz if it holds several.")
+            raise ValueError("it is an archive")
         check_expansion(path, path.stat().st_size, found.nbytes, ADVICE)
         return found
     except InputError:
@@ -38,17 +38,13 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
     # pickled objects would tell the user how to run code from the file.
     except Exception:
         raise InputError(
-            f"{path} does not hold plain arrays, or is truncated: "
-            "write it with numpy.save or numpy.savez, without objects."
+            f"{path} does not hold plain arrays, or is truncated: write it without objects, "
+            "with numpy.save (.npy) or numpy.savez (.npz)."
         ) from None
 
 
 def _member(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
     with np.load(path, allow_pickle=False) as content:
-        if not hasattr(content, "files"):
-            raise InputError(
-                f"{path} is not an .npz file: rename it to .npy if it holds a single array."
-            )
         name = choose(content.files)
         if name not in content.files:
             raise InputError(f"{path} has no array called {shown(name)}.")

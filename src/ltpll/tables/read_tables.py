@@ -46,7 +46,6 @@ from ltpll.tables.possible_classes import possible_at_sites, possible_in_rows
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
     ClassColumns,
-    ProbabilityColumns,
     SetColumn,
     check_set_memory,
     sorted_class_names,
@@ -193,9 +192,8 @@ def _set_reader(
         prefix = names[0][:-1] if len(names) == 1 and names[0].endswith("*") else ""
         indices = [index for index in indices if table.names[index] != prefix] or indices
         classes = [table.names[index].removeprefix(prefix) for index in indices]
-        if reading.class_columns:
-            return ClassColumns(table, indices, classes)
-        return ProbabilityColumns(table, indices, classes, reading.top_k, reading.mass)
+        rule = () if reading.class_columns else (reading.top_k, reading.mass)
+        return ClassColumns(table, indices, classes, *rule)
     if not needs_candidates and reading.candidates not in table.names:
         return None
     advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
@@ -252,8 +250,8 @@ def _label_column(
         if getattr(reading, what) in table.names:
             others[what] = getattr(reading, what)
     if sets is not None and name in [table.names[index] for index in sets.indices]:
-        kinds = {SetColumn: "candidates", ClassColumns: "class-column"}
-        others[kinds.get(type(sets), "probability-column")] = name
+        role = f"{sets.kind}-column" if isinstance(sets, ClassColumns) else "candidates"
+        others[role] = name
     if reading.label is None and name in others.values():
         return None
     check_one_role(name, "label", others)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,42 +68,68 @@ class SetColumn(TextSets):
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
         entries = self.entries(known)
         found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
-        return weighted_candidates(found, scores, self.row)
+        return _weighted(found, scores, self.row)
 
 
 class ClassColumns(CollectedSets):
-    """One column of zeros and ones per class."""
+    """One column per class, of zeros and ones or, with `top_k` or `mass`, of probabilities.
 
-    scored = False
+    With probabilities, candidates are the `top_k` most likely classes, or the fewest that reach
+    `mass`.
+    """
 
-    def __init__(self, table: Table, indices: Sequence[int], names: list[str]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        indices: Sequence[int],
+        names: list[str],
+        top_k: int | None = None,
+        mass: float | None = None,
+    ) -> None:
         super().__init__(table.row)
+        if top_k is not None and top_k > len(names):
+            known = counted(len(names), "class", "classes")
+            raise InputError(
+                f"top_k is {top_k}, but {table.path} has probabilities of only {known}: lower it."
+            )
         self.table, self.indices, self.names = table, list(indices), names
+        self.top_k, self.mass = top_k, mass
+        self.kind = "class" if top_k is None and mass is None else "probability"
 
     def add(self, batch: TableBatch) -> None:
-        matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
-        rows, codes = np.nonzero(self._chosen(matrix))
-        scores = matrix[rows, codes].astype(np.float64) if self.scored else None
-        self.add_codes(rows, codes, batch.n_rows, scores)
+        matrix = np.stack([self._numbers(batch, index) for index in self.indices], axis=1)
+        if self.kind == "class":
+            rows, codes = np.nonzero(matrix)
+            self.add_codes(rows, codes, batch.n_rows)
+            return
+        rows, codes = np.nonzero(chosen_by_scores(matrix, self.top_k, self.mass))
+        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes].astype(np.float64))
 
-    def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    def _numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
             values = parse_numbers(self.table, batch, index)
-        except NotNumericError:
+        except NotNumericError as error:
+            if self.kind == "probability":
+                where = self.table, batch, index, error.position
+                raise not_a_number_error(*where, self.kind) from None
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             number = {"0": 0, "1": 1, "false": 0, "true": 1}
             values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
-        for i in np.flatnonzero((values != 0) & (values != 1))[:1].tolist():
+        if self.kind == "class":
+            allowed, right = "0 and 1 are", (values == 0) | (values == 1)
+        else:
+            allowed, right = (
+                "probabilities from 0 to 1 are",
+                (values >= 0) & (values <= 1 + ROUNDING),
+            )
+        for i in np.flatnonzero(~right)[:1].tolist():
             cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
-                f"{self.table.row(batch.first + i)} holds {shown(cell)} in the class column "
-                f"{shown(self.table.names[index])}, where only 0 and 1 are allowed: "
-                "correct the cell, or read the columns as probabilities."
+                f"{self.table.row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
+                f"{shown(self.table.names[index])}, where only {allowed} allowed: correct the cell, "
+                "or drop the row."
             )
         return values
-
-    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        return matrix
 
     def candidates(
         self,
@@ -116,60 +141,10 @@ class ClassColumns(CollectedSets):
         if classes is None and rules.taxonomy is None:
             classes = self.names
         entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
-        return weighted_candidates(
-            class_sets(entries, classes, rules, row=self.row), scores, self.row
-        )
+        return _weighted(class_sets(entries, classes, rules, row=self.row), scores, self.row)
 
 
-class ProbabilityColumns(ClassColumns):
-    """One column of probabilities per class.
-
-    Candidates are the `top_k` most likely classes, or the fewest that reach `mass`.
-    """
-
-    scored = True
-
-    def __init__(
-        self,
-        table: Table,
-        indices: Sequence[int],
-        names: list[str],
-        top_k: int | None,
-        mass: float | None,
-    ) -> None:
-        super().__init__(table, indices, names)
-        if top_k is not None and top_k > len(names):
-            known = counted(len(names), "class", "classes")
-            raise InputError(
-                f"top_k is {top_k}, but {table.path} has probabilities of only {known}: lower it."
-            )
-        self.top_k, self.mass = top_k, mass
-
-    def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
-        try:
-            values = parse_numbers(self.table, batch, index)
-            wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
-            if len(wrong) and not np.isfinite(values[wrong[0]]):
-                raise NotNumericError(int(wrong[0]))
-        except NotNumericError as error:
-            where = self.table, batch, index, error.position
-            raise not_a_number_error(*where, "probability") from None
-        if len(wrong):
-            raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in "
-                f"the probability column {shown(self.table.names[index])}: probabilities lie "
-                "between 0 and 1; turn scores into probabilities first."
-            )
-        return values
-
-    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        return chosen_by_scores(matrix, self.top_k, self.mass)
-
-
-# ---- candidates ----------------------------------------------------------------------------------
-
-
-def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
+def _weighted(found: WeightedSets, scores: str, row: RowName) -> Candidates:
     """The sets as candidates, with their scores as weights unless `scores` is "none"."""
     candidates = Candidates.from_flat(*found.sets, row=row)
     if found.weights is None or scores == "none":
@@ -190,9 +165,6 @@ def check_set_memory(path: Path | str) -> Callable[[int], None]:
             )
 
     return check
-
-
-# ---- class numbers -------------------------------------------------------------------------------
 
 
 def sorted_class_names(names: Sequence[str]) -> list[str]:
