@@ -171,7 +171,7 @@ REFUSALS = {
     "two roles": (
         {"excluded": "candidates"},
         "cat,south",
-        "The column 'candidates' cannot hold the sets and the excluded classes",
+        "The column 'candidates' is named with --excluded and with --candidates",
     ),
     "annotations": (
         {"annotators": "union", "empty": "all"},

@@ -132,8 +132,8 @@ class TextColumn:
             i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
             raise InputError(
                 f"{self.table.row(i)} has {shown(values[i])} in the column "
-                f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: names "
-                "must be distinct; rename or drop one of the two, or add a column of ids."
+                f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: "
+                "names must be distinct; rename or drop one of the two, or add a column of ids."
             )
         return values
 

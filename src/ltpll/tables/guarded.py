@@ -37,10 +37,10 @@ SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
 
 
 class LeafSize(NamedTuple):
-    """What one leaf column of a Parquet file takes in memory, according to the footer."""
+    """What a leaf column of a Parquet file takes in memory, and if all cells share its text."""
 
     expanded: int
-    most_text: int  # if all its cells share the same text
+    most_text: int
 
 
 def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:

@@ -204,17 +204,14 @@ def _set_reader(
 def _limit_readers(
     table: Table, reading: Reading, sets: SetColumn | ClassColumns
 ) -> dict[str, SetColumn]:
-    """The columns of excluded and of possible classes; a column of numbers must be named as such."""
+    """The columns of excluded and of possible classes; numbers are only used if they are named."""
     found: dict[str, SetColumn] = {}
     for what in ("excluded", "possible"):
         index, default = reading.find(table, what), getattr(reading, what) is None
         if index is None or (default and (index in sets.indices or holds_numbers(table, index))):
             continue
         if index in sets.indices:
-            raise InputError(
-                f"The column {shown(table.names[index])} cannot hold the sets and the {what} "
-                "classes: name two columns."
-            )
+            check_one_role(table.names[index], what, {"candidates": table.names[index]})
         found[what] = SetColumn(table, index, reading.separator, reading.classes)
     return found
 

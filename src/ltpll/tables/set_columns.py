@@ -126,8 +126,8 @@ class ClassColumns(CollectedSets):
             cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
                 f"{self.table.row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
-                f"{shown(self.table.names[index])}, where only {allowed} allowed: correct the cell, "
-                "or drop the row."
+                f"{shown(self.table.names[index])}, where only {allowed} allowed: correct "
+                "the cell, or drop the row."
             )
         return values
 
