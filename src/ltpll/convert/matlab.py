@@ -64,9 +64,9 @@ def read_mat(path: Path, *, needs_candidates: bool, exact: bool = False) -> MatF
     candidates = labels = None
     if "partial_target" in found:
         sets = found["partial_target"]
-        candidates = _by_row(path, "partial_target", sets, len(features), target)
+        candidates = _rows_by_classes(path, "partial_target", sets, len(features), target)
     if target is not None:
-        labels = _labels(path, target, len(features), candidates)
+        labels = _true_labels(path, target, len(features), candidates)
     return MatFile(features, candidates, labels)
 
 
@@ -87,7 +87,7 @@ def mat_candidates(
     return Candidates.from_flat(*arrays, lambda i: f"Row {i + 1} of 'partial_target' in {path}")
 
 
-def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
+def _rows_by_classes(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
     """Convert a 0/1 matrix to rows × classes; published files have classes × rows."""
     from scipy.sparse import csr_matrix
 
@@ -115,7 +115,7 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
     return found
 
 
-def _labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
+def _true_labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
     """True class numbers from a 0/1 matrix or from one number per example, counted from 1 or 0."""
     if target.ndim == 2 and 1 in target.shape and n in target.shape and n > 1:
         values = np.asarray(target.toarray() if hasattr(target, "toarray") else target).ravel()
@@ -128,7 +128,7 @@ def _labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.
             )
         labels = numbers - 1 if numbers.min() > 0 else numbers
     else:
-        matrix = _by_row(path, "target", target, n, target)
+        matrix = _rows_by_classes(path, "target", target, n, target)
         counts = np.diff(matrix.indptr)
         for i in np.flatnonzero(counts > 1)[:1].tolist():
             raise InputError(

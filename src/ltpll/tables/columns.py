@@ -115,7 +115,7 @@ class TextColumn:
             return np.asarray(self.names.names, dtype=object)[self.codes()]
         return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
 
-    def filled(self, advice: str) -> npt.NDArray[np.object_]:
+    def non_empty_values(self, advice: str) -> npt.NDArray[np.object_]:
         """The texts, none of which may be empty; a refusal ends with the advice."""
         values = self.values()
         for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
@@ -125,7 +125,7 @@ class TextColumn:
 
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
-        values = self.filled("name every example")
+        values = self.non_empty_values("name every example")
         keys = [id_key(value) for value in values]
         if len(set(keys)) < len(keys):
             first: dict[str, int] = {}
@@ -329,7 +329,7 @@ class FeatureColumns:
             rows[: self._n] = self._rows[: self._n]
             self._rows = rows
 
-    def result(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
+    def matrix_and_names(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         seen = self._low <= self._high
         empty = [shown(self.table.names[self.indices[j]]) for j in np.flatnonzero(~seen)]
         if empty:
@@ -352,7 +352,7 @@ class FeatureColumns:
                 self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True
             )
             read_rows(self.table, [again])
-            return again.result()
+            return again.matrix_and_names()
         if len(keep) < len(self.indices):
             return self._rows[: self._n, keep], names
         self._rows.resize((self._n, len(self.indices)), refcheck=False)

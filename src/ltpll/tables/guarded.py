@@ -51,7 +51,7 @@ def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
     """
     from scipy.sparse import csc_matrix
 
-    shapes, arrays = _ask("mat", path, *names)
+    shapes, arrays = _ask_child("mat", path, *names)
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         if shape is None:
@@ -77,7 +77,7 @@ def parquet_sizes(path: Path) -> list[LeafSize]:
     Raises:
         InputError: The footer is damaged.
     """
-    return [LeafSize(*sizes) for sizes in _ask("parquet", path)[0]]
+    return [LeafSize(*sizes) for sizes in _ask_child("parquet", path)[0]]
 
 
 # ---- this process --------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ _child: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 
 
-def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
@@ -104,7 +104,7 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
                 child.stdin.flush()
             timer.start()
             answer = json.loads(child.stdout.readline())
-            arrays = [_received(child.stdout, *about) for about in answer.get("arrays", ())]
+            arrays = [_received_array(child.stdout, *about) for about in answer.get("arrays", ())]
         except (json.JSONDecodeError, EOFError):  # no answer, or one that is cut off
             end_child()
             slow = time.monotonic() - start >= seconds
@@ -124,7 +124,7 @@ def _ask(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[
     return answer["result"], arrays
 
 
-def _received(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.empty(math.prod(shape), np.dtype(kind))
     left = array.data.cast("B") if array.size else memoryview(b"")
     while left:

@@ -25,7 +25,7 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
     try:
         with np.errstate(over="ignore"):
             if path.suffix.lower() == ".npz":
-                return _member(path, choose)
+                return _array_in_archive(path, choose)
             # Memory mapping refuses an array that claims to be larger than its file.
             found = np.load(path, allow_pickle=False, mmap_mode="r")
         if not isinstance(found, np.ndarray):
@@ -43,7 +43,7 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
         ) from None
 
 
-def _member(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
+def _array_in_archive(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
     with np.load(path, allow_pickle=False) as content:
         name = choose(content.files)
         if name not in content.files:

@@ -156,12 +156,14 @@ def _read_examples(
         rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
         candidates = sets.candidates(reading.classes, rules, reading.scores)
     if "group" in texts:
-        groups = texts["group"].filled("give every row a group, its own if it shares none")
+        groups = texts["group"].non_empty_values(
+            "give every row a group, its own if it shares none"
+        )
         candidates = None if candidates is None else candidates.with_groups(groups)
     classes = reading.classes if candidates is None else candidates.classes
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
-    values, names = features.result() if features else (None, ())
+    values, names = features.matrix_and_names() if features else (None, ())
     roles: dict[str, SetColumn | TextColumn] = {**limits, **texts}
     columns = {what: table.names[column.index] for what, column in roles.items()}
     if type(sets) is SetColumn:
@@ -348,7 +350,7 @@ def _read_annotations(
     }
     read_rows(table, texts.values(), on_progress)
     for what in required:
-        texts[what].filled("fill it in or drop the row")
+        texts[what].non_empty_values("fill it in or drop the row")
     _warn_of_merged_tasks(table, texts["task"])
     tasks, task = texts["task"].names.names, texts["task"].codes().astype(np.int64)
     first = np.unique(task, return_index=True)[1]
@@ -367,7 +369,7 @@ def _read_annotations(
             )
         constant[what] = texts[what].values()[first]
     if "group" in texts:
-        texts["group"].filled("give every row a group, its own if it shares none")
+        texts["group"].non_empty_values("give every row a group, its own if it shares none")
 
     classes = reading.classes or tuple(sorted_class_names(texts["annotation"].names.names))
     numbers = _label_numbers(texts["annotation"], classes, "label")

@@ -85,9 +85,9 @@ def read_answers(
             )
         given = [known[key] for key in keys]
         if asked:
-            _check_asked(path, table, given, sets[0], separator, file.row)
+            _check_sets_asked_about(path, table, given, sets[0], separator, file.row)
         for i, (name, cell) in enumerate(zip(given, cells, strict=True)):
-            found = _classes(cell.replace(also, separator), number, separator, file.row, i)
+            found = _answered_classes(cell.replace(also, separator), number, separator, file.row, i)
             if found and answers.setdefault(name, found) != found:
                 first, second = (
                     shown(SEPARATOR.join(classes[c] for c in one)) for one in (answers[name], found)
@@ -102,7 +102,7 @@ def read_answers(
     return answers
 
 
-def _check_asked(
+def _check_sets_asked_about(
     path: Path,
     table: LabelTable,
     ids: Sequence[str],
@@ -120,7 +120,9 @@ def _check_asked(
     known = frozenset(classes)
     own = [[classes[c] for c in table.candidates.row(position[name])] for name in ids]
     different = [
-        i for i, cell in enumerate(cells) if not _candidates(cell, known, separator) <= set(own[i])
+        i
+        for i, cell in enumerate(cells)
+        if not _names_asked_about(cell, known, separator) <= set(own[i])
     ]
     if not different:
         return
@@ -140,7 +142,7 @@ def _check_asked(
     )
 
 
-def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
+def _names_asked_about(cell: str, classes: Container[str], separator: str) -> set[str]:
     """The names in the cell of a queue, whatever separates them; none if not all are classes."""
     for one in (separator, *KNOWN_SEPARATORS):
         names = {name.strip() for name in cell.split(one)}
@@ -149,7 +151,7 @@ def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
     return set()
 
 
-def _classes(
+def _answered_classes(
     cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int
 ) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""

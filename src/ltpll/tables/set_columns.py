@@ -97,7 +97,7 @@ class ClassColumns(CollectedSets):
         self.kind = "class" if top_k is None and mass is None else "probability"
 
     def add(self, batch: TableBatch) -> None:
-        matrix = np.stack([self._numbers(batch, index) for index in self.indices], axis=1)
+        matrix = np.stack([self._checked_numbers(batch, index) for index in self.indices], axis=1)
         if self.kind == "class":
             rows, codes = np.nonzero(matrix)
             self.add_codes(rows, codes, batch.n_rows)
@@ -105,7 +105,7 @@ class ClassColumns(CollectedSets):
         rows, codes = np.nonzero(chosen_by_scores(matrix, self.top_k, self.mass))
         self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes].astype(np.float64))
 
-    def _numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
             values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
