@@ -101,10 +101,6 @@ def test_a_small_matlab_file_with_gigabytes_of_zeros_is_refused_unexpanded(tmp_p
 
 def test_many_arrays_that_are_small_enough_one_by_one_are_refused_together(tmp_path):
     rows = ALWAYS // 8 // 1000 - 100
-    one = mat_file(tmp_path / "one.mat", packed_array("partial_target", rows, 1000))
-    assert "incorrect data check" in refusal(
-        lambda: read_table(one)
-    )  # it was expanded up to its checksum, which is wrong
     three = mat_file(
         tmp_path / "three.mat",
         *(packed_array(name, rows, 1000) for name in ("data", "partial_target", "target")),
