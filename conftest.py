@@ -34,7 +34,6 @@ STARTING_PROCESSES = {
     "research/tests/test_probe.py",
     "tests/analysis/test_describe.py",
     "tests/cleaning/test_cross_validation.py",
-    "tests/tables/test_parquet_footer.py",
     "tests/test_cli.py",
     "tests/test_many_classes.py",
     "tests/test_parts.py",

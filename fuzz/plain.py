@@ -19,6 +19,7 @@ from typing import Any
 from fuzz.cases import Finding, Runner, smaller
 from fuzz.guard import Guard, limit_memory
 from fuzz.targets import Target
+from ltpll.tables import guarded
 
 SHARED_BYTES = 1 << 20  # memory shared with the child process: counters and the current case
 COUNTERS = struct.Struct("<QQQQI")  # cases, read, rejected, places, length of the case
@@ -154,6 +155,7 @@ def _run(
     corpus = target.cases()
     guard = Guard(folder)
     runner = Runner(target, folder, guard, limit)
+    guarded.SECONDS = limit
     guard.start()
     limit_memory()
     known: set[str] = set()

@@ -39,7 +39,7 @@ OWN = {
     "--label": st.sampled_from(["label", "nothing", "u", ""]),
     "--split": st.sampled_from(["split", "nothing", "u"]),
     "--group": st.sampled_from(["label", "split", "nothing", "u", "id", ""]),
-    "--prior": NAME | st.sampled_from(["average", "sets", "t.csv", "nothing.json"]),
+    "--prior": NAME | st.sampled_from(["average", "sets", "t.csv", "nothing.csv"]),
     "--goal": NAME | st.sampled_from(["balanced", "accuracy"]),
     "--side": WHOLE,
     "--on-error": NAME | st.sampled_from(["stop", "skip"]),

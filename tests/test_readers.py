@@ -221,7 +221,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path):
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes", "text")
-    assert "does not hold an array" in refusal(lambda: read_candidates(tmp_path / "a.npz"))
+    assert "does not hold plain arrays" in refusal(lambda: read_candidates(tmp_path / "a.npz"))
 
 
 def test_a_class_number_that_asks_for_billions_of_classes_is_refused():

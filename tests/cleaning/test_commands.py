@@ -506,8 +506,8 @@ def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
     ]
     message = ltpll(*command, status=2)
     assert message.endswith(
-        "in the feature column 'weight': correct the cell, drop the row, or leave the "
-        "column out with --set table.ignore=weight."
+        "in the feature column 'weight': correct the cell, drop the row, or omit the "
+        "column with --set table.ignore=weight."
     )
     assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
         *command, "--set", "table.ignore=weight"

@@ -11,12 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
-from ltpll.convert.open import read_label_table
-from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -73,34 +69,6 @@ def points_run(root, *, epochs=2, fresh=False, **options):
                 checkpoint_every=1,
                 **options,
             )
-
-
-def read_damaged_parquet(folder):
-    """Read a table with one bit flipped in each byte in turn; print how many of these files were refused and how many were read."""
-    path = Path(folder) / "t.parquet"
-    pq.write_table(
-        pa.table(
-            {
-                "candidates": [["a"], ["a", "b"], ["b"]],
-                "x": [1.0, 2.0, 3.0],
-                "note": ["p", "q", "r"],
-            }
-        ),
-        path,
-    )
-    whole = path.read_bytes()
-    refused = 0
-    for position in range(len(whole)):
-        path.write_bytes(
-            whole[:position]
-            + bytes([whole[position] ^ (1 << position % 8)])
-            + whole[position + 1 :]
-        )
-        try:
-            read_label_table(path)
-        except InputError:
-            refused += 1
-    print(refused, len(whole) - refused)
 
 
 def images_run(root, epochs=4, device="cpu", double=False, **options):

@@ -130,7 +130,8 @@ REFUSALS = {
     "not possible": (
         {"site": "place", "possible_at": "sites.csv"},
         "cat,south",
-        "Row 2 below the header of t.csv has the candidates cat, none of which is possible at the site 'south' according to sites.csv",
+        "Row 2 below the header of t.csv has the candidates cat, none of which is possible at "
+        "the site 'south' according to sites.csv",
     ),
     "no site": (
         {"site": "x", "possible_at": "sites.csv"},
@@ -150,7 +151,7 @@ REFUSALS = {
     "other format": (
         {"site": "place", "possible_at": "sites.txt"},
         "cat,south",
-        "The possible classes of sites are read from .csv",
+        "There is no file sites.txt",
     ),
     "only a site": (
         {"site": "place"},
@@ -170,7 +171,7 @@ REFUSALS = {
     "two roles": (
         {"excluded": "candidates"},
         "cat,south",
-        "The column 'candidates' cannot hold the sets and the excluded classes",
+        "The column 'candidates' is named with --excluded and with --candidates",
     ),
     "annotations": (
         {"annotators": "union", "empty": "all"},

@@ -1,4 +1,4 @@
-"""Text files are cut into blocks where rows end, as a parser of the whole file sees them, and no thread reads on."""
+"""Text files are cut into blocks where rows end, as a parser of the whole file sees them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Taxonomy files: the same tree from tables and indented text, groups in tables of examples, one sentence for each broken tree."""
+"""Taxonomy files: the same tree from tables and text, and one sentence for each broken tree."""
 
 import pandas as pd
 import pytest
@@ -84,8 +84,8 @@ BROKEN = {
     "no parents": ("t.csv", "class,genus\na,b\n", "{} has no column called 'parent'"),
     "no name": ("t.csv", "class,parent\na,b\n,b\n", "Row 2 below the header of {} has no name"),
     "indentation": ("t.txt", "x\n    a\n  b\n", "Line 3 of {} is indented by 2 columns"),
-    "blank": ("t.txt", "\n \n", "{} holds no names"),
-    "not text": ("t.txt", b"\xff\xfe", "{} is not UTF-8 text"),
+    "blank": ("t.txt", "\n \n", "{} cannot be read as a taxonomy (it is empty)"),
+    "not text": ("t.txt", b"\xff\xfe", "{} cannot be read as a taxonomy (it is not UTF-8 text)"),
     "empty": ("t.txt", "", "{} is empty"),
 }
 

@@ -1,4 +1,4 @@
-"""Tables of results: what is written is what is read back, whole or not at all, and no spreadsheet runs it."""
+"""Tables of results: read back as written, whole or not at all, and no spreadsheet runs them."""
 
 import csv
 import os
@@ -184,11 +184,11 @@ REFUSED = {
     "no suffix": ("out", {"a": [1]}, "must end in"),
     "a missing folder": ("none/out.csv", {"a": [1]}, "There is no folder"),
     "a folder": ("folder.csv", {"a": [1]}, "is a folder"),
-    "no columns": ("out.csv", {}, "no columns"),
+    "no columns": ("out.csv", {}, "there are none"),
     "uneven columns": (
         "out.csv",
         {"a": [1], "b": [1, 2]},
-        "differ in length: 'a' has 1 row, 'b' has 2",
+        "there are 'a' with 1 row, 'b' with 2 rows",
     ),
     "mixed types": ("out.csv", {"a": [1, "x"]}, "The column 'a' cannot be written"),
     "a matrix": ("out.csv", {"a": np.zeros((2, 2))}, "The column 'a' cannot be written"),

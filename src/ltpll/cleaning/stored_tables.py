@@ -24,7 +24,6 @@ from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, is_whole_number
 from ltpll.tables.memory_limits import check_expansion
-from ltpll.tables.parquet_footer import expanded_size
 from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:
@@ -195,7 +194,8 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     content = read_checked(path)
-    check_expansion(path, len(content), expanded_size(path))
+    about = pq.ParquetFile(pa.BufferReader(content)).metadata
+    check_expansion(path, len(content), 4 * about.num_rows * about.num_columns)
     return pq.read_table(pa.BufferReader(content))
 
 

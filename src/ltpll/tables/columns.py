@@ -1,10 +1,11 @@
-"""Columns: table columns converted to texts, numbers and features in batches, with error messages that name the cell at fault."""
+"""Columns: cells converted to texts, numbers and features in batches; messages name the cell."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +14,12 @@ from ltpll.candidates.cells import NameCodes
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
-from ltpll.tables.streaming import Table, TableBatch
+from ltpll.tables.streaming import ReadProgress, Table, TableBatch
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-MISSING = (
-    "",
-    "na",
-    "n/a",
-    "nan",
-    "null",
-    "none",
-    "-",
-    "?",
-)  # how people and programs write a missing number
+# How people and programs write a missing number.
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 
 
 class NotNumericError(Exception):
@@ -48,12 +41,8 @@ def strings(column: Any) -> Any:
     if pa.types.is_floating(column.type):
         # pandas, for example, writes whole numbers with gaps as floats: 1.0 means 1.
         column = pc.if_else(pc.is_nan(column), None, column)
-        if (
-            pc.all(
-                pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))
-            ).as_py()
-            is not False
-        ):
+        whole = pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))
+        if pc.all(whole).as_py() is not False:
             column = column.cast(pa.int64())
     return pc.fill_null(column.cast(pa.string()), "")
 
@@ -62,50 +51,55 @@ def texts(table: Table, batch: TableBatch, index: int) -> Any:
     """A column of a batch as an array of strings."""
     import pyarrow as pa
 
-    column = batch.columns[index]
-    if pa.types.is_nested(column.type):
-        raise InputError(
-            f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value per cell."
-        )
+    column, name = batch.columns[index], shown(table.names[index])
     try:
+        if pa.types.is_nested(column.type):
+            raise pa.ArrowNotImplementedError
         return strings(column)
     except pa.ArrowNotImplementedError:
         raise InputError(
-            f"The column {shown(table.names[index])} of {table.path} holds {column.type}, not text: write it as text."
+            f"The column {name} of {table.path} holds {column.type}, not text: "
+            "write one value per cell, as text."
         ) from None
     except pa.ArrowInvalid:
-        position = next(
-            (
-                i
-                for i, cell in enumerate(column.to_pylist())
-                if isinstance(cell, bytes) and not _is_utf8(cell)
-            ),
-            0,
-        )
-        where = table.row(batch.first + position)
+        row = next((i for i, cell in enumerate(column) if not _is_a(cell, pa.string())), 0)
         raise InputError(
-            f"{where} is not UTF-8 text in the column {shown(table.names[index])}: save the file as UTF-8."
+            f"{table.row(batch.first + row)} is not UTF-8 text in the column {name}: "
+            "save the file as UTF-8."
         ) from None
 
 
-def _is_utf8(cell: bytes) -> bool:
+def _is_a(cell: Any, kind: Any) -> bool:
+    """Whether a cell can be converted to a type."""
+    import pyarrow as pa
+
     try:
-        cell.decode()
-    except UnicodeDecodeError:
+        cell.cast(kind).validate(full=True)
+    except pa.ArrowInvalid:
         return False
     return True
 
 
 def id_key(name: str) -> str:
-    """What ids are compared by, in every file: blanks around them do not count, though ids are written as they were."""
+    """What ids are compared by, in every file: blanks around them do not count."""
     return name.strip()
 
 
+class BatchReader(Protocol):
+    """Whatever collects some columns of a table, batch by batch."""
+
+    @property
+    def indices(self) -> Sequence[int]: ...
+
+    def add(self, batch: TableBatch) -> None: ...
+
+
 class TextColumn:
-    """The unmodified texts of a column; with `repeated`, texts are stripped and each distinct one is stored once."""
+    """The texts of a column; with `repeated`, stripped, and each distinct one is stored once."""
 
     def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
         self.table, self.index, self.repeated = table, index, repeated
+        self.indices = [index]
         self.names = NameCodes()
         self._parts: list[Any] = []
 
@@ -121,27 +115,43 @@ class TextColumn:
             return np.asarray(self.names.names, dtype=object)[self.codes()]
         return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
 
+    def non_empty_values(self, advice: str) -> npt.NDArray[np.object_]:
+        """The texts, none of which may be empty; a refusal ends with the advice."""
+        values = self.values()
+        for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
+            name = shown(self.table.names[self.index])
+            raise InputError(f"{self.table.row(i)} is empty in the column {name}: {advice}.")
+        return values
+
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
-        values, name = self.values(), self.table.names[self.index]
+        values = self.non_empty_values("name every example")
         keys = [id_key(value) for value in values]
-        empty = next((i for i, key in enumerate(keys) if not key), None)
-        if empty is not None:
+        if len(set(keys)) < len(keys):
+            first: dict[str, int] = {}
+            i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
             raise InputError(
-                f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example."
+                f"{self.table.row(i)} has {shown(values[i])} in the column "
+                f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: "
+                "names must be distinct; rename or drop one of the two, or add a column of ids."
             )
-        if len(set(keys)) != len(keys):
-            rows: dict[str, int] = {}
-            for i, key in enumerate(keys):
-                if rows.setdefault(key, i) != i:
-                    raise InputError(
-                        f"{self.table.row(i)} has {shown(values[i])} in the column {shown(name)}, and so has row {rows[key] + 1}: "
-                        "names must be distinct; rename or drop one of the two, or add a column of ids."
-                    )
         return values
 
 
-# ---- numbers ----------------------------------------------------------------------------------------------------------
+def read_rows(
+    table: Table, columns: Iterable[BatchReader], on_progress: ReadProgress | None = None
+) -> int:
+    """Read all rows of a table into these columns, and return how many there are."""
+    readers, n_rows = list(columns), 0
+    indices = [index for reader in readers for index in reader.indices]
+    for batch in table.batches(indices, on_progress):
+        n_rows += batch.n_rows
+        for reader in readers:
+            reader.add(batch)
+    return n_rows
+
+
+# ---- numbers -------------------------------------------------------------------------------------
 
 
 def parse_numbers(
@@ -161,15 +171,10 @@ def parse_numbers(
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
-    elif (
-        pa.types.is_binary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-    ):
+    elif kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         try:
             # Bytes are parsed without checking for UTF-8, since other text is not a number either.
-            plain = column.view(pa.string()) if pa.types.is_binary(kind) else column
+            plain = column.view(pa.string()) if kind == pa.binary() else column
             return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
         except pa.ArrowException:
             return _parsed(texts(table, batch, index), number)
@@ -190,34 +195,22 @@ def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
     try:
         return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumericError(
-            next(i for i, cell in enumerate(trimmed) if not _is_number(cell))
-        ) from None
-
-
-def _is_number(cell: Any) -> bool:
-    import pyarrow as pa
-
-    try:
-        cell.cast(pa.float32())
-    except pa.ArrowInvalid:
-        return False
-    return True
+        wrong = (i for i, cell in enumerate(trimmed) if not _is_a(cell, number))
+        raise NotNumericError(next(wrong)) from None
 
 
 def not_a_number_error(
-    table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = ""
+    table: Table, batch: TableBatch, index: int, position: int, what: str, *, chosen: bool = True
 ) -> InputError:
+    """The error about a cell of a column that was `chosen` by name or found to hold numbers."""
     cell = batch.columns[index][position].as_py()
-    cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
-    problem = (
-        "is empty"
-        if cell is None or str(cell).strip() == ""
-        else f"holds {shown(str(cell))}, which is not a finite number,"
-    )
+    cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell or "")
+    holds = f"holds {shown(cell)}, which is not a finite number," if cell.strip() else "is empty"
+    name = table.names[index]
+    by_option = "" if chosen else f" with {option('ignore', (name,))}"
     return InputError(
-        f"{table.row(batch.first + position)} {problem} in the {what} column {shown(table.names[index])}: "
-        f"correct the cell, drop the row, or {leave_out or 'omit the column'}."
+        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(name)}: "
+        f"correct the cell, drop the row, or omit the column{by_option}."
     )
 
 
@@ -225,21 +218,20 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """Find the columns that hold numbers, judging by the file's types or else by its first rows.
 
     Raises:
-        InputError: Most cells of a column are numbers, but not all; ignoring the column could hide a typo.
+        InputError: Most cells of a column are numbers, but not all; one may be a typo.
     """
     unsure = [index for index in indices if table.numeric(index) is None]
-    if not unsure:
-        return [index for index in indices if table.numeric(index)]
-    batch = next(table.batches(unsure))
-    found = []
+    found = [index for index in indices if table.numeric(index)]
+    batch = next(table.batches(unsure)) if unsure else None
     for index in unsure:
+        assert batch is not None
         try:
             parse_numbers(table, batch, index)
+            found.append(index)
         except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
-                raise _text_among_numbers(table, batch, index, error.position) from None
-            continue
-        found.append(index)
+                where = table, batch, index, error.position
+                raise not_a_number_error(*where, "numeric", chosen=False) from None
     return found
 
 
@@ -249,24 +241,19 @@ def holds_numbers(table: Table, index: int) -> bool:
         found = numeric_columns(table, [index])
     except InputError:
         return True
-    return bool(found) and not all(
-        text == "" for text in texts(table, next(table.batches([index])), index).to_pylist()
-    )
+    return bool(found) and any(texts(table, next(table.batches([index])), index).to_pylist())
 
 
 def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """The columns of text whose cells are distinct and not empty, judging by the first rows."""
-    if not indices:
-        return []
-    batch = next(table.batches(indices))
+    batch = next(table.batches(indices)) if indices else None
     found = []
     for index in indices:
-        try:
+        assert batch is not None
+        with suppress(InputError):  # lists or bytes
             cells = [text.strip() for text in texts(table, batch, index).to_pylist()]
-        except InputError:  # lists or bytes
-            continue
-        if all(cells) and len(set(cells)) == len(cells) > 1:
-            found.append(index)
+            if all(cells) and len(set(cells)) == len(cells) > 1:
+                found.append(index)
     return found
 
 
@@ -281,25 +268,19 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
-    """The error about a text cell in a numeric column that was not chosen by name."""
-    cell = shown(str(texts(table, batch, index)[position].as_py()))
-    return InputError(
-        f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
-        f"correct the cell, drop the row, or {_ignore(table, index)}."
-    )
-
-
-def _ignore(table: Table, index: int) -> str:
-    return f"leave the column out with {option('ignore', (table.names[index],))}"
+def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
+    """The texts of some columns."""
+    columns = [TextColumn(table, table.column(name)) for name in names]
+    read_rows(table, columns)
+    return [column.values().tolist() for column in columns]
 
 
 class FeatureColumns:
     """Features, (N, d), from columns that were `chosen` by name or found to be numeric.
 
-    A numeric column with text or missing values is refused rather than dropped, since it is probably intended as a feature; one without
-    any number is dropped with a warning. Features are float32, unless that would blur them (`blurred_by_float32`) or they shall be
-    `exact`.
+    A numeric column with text or missing values is refused rather than dropped, since it is
+    probably intended as a feature; one without any number is dropped with a warning. Features are
+    float32, unless that would blur them (`blurred_by_float32`) or they shall be `exact`.
     """
 
     def __init__(
@@ -319,11 +300,7 @@ class FeatureColumns:
             try:
                 values = parse_numbers(self.table, batch, index, block.dtype)
             except NotNumericError as error:
-                if self.chosen:
-                    raise not_a_number_error(
-                        self.table, batch, index, error.position, "feature"
-                    ) from None
-                raise _text_among_numbers(self.table, batch, index, error.position) from None
+                raise self._refusal(batch, index, error.position) from None
             block[:, j] = values
             with np.errstate(all="ignore"):
                 plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
@@ -334,16 +311,17 @@ class FeatureColumns:
             self._high[j] = values.max(initial=self._high[j], where=finite)
             if finite.all():
                 continue
-            advice = "" if self.chosen else _ignore(self.table, index)
-            refusal = not_a_number_error(
-                self.table, batch, index, int(np.argmin(finite)), "feature", advice
-            )
+            refusal = self._refusal(batch, index, int(np.argmin(finite)))
             if self.chosen:
                 raise refusal
             self._missing.setdefault(j, refusal)
 
+    def _refusal(self, batch: TableBatch, index: int, position: int) -> InputError:
+        where = self.table, batch, index, position
+        return not_a_number_error(*where, "feature", chosen=self.chosen)
+
     def _reserve(self, batch: TableBatch) -> None:
-        """Allocate rows for the batch; unwritten memory is never really used, so the estimate can be generous."""
+        """Allocate rows for the batch, generously: memory is only used once it is written."""
         needed = self._n + batch.n_rows
         if needed > len(self._rows):
             room = max(needed + needed // 4, int(batch.expected_rows * 1.1))
@@ -351,17 +329,13 @@ class FeatureColumns:
             rows[: self._n] = self._rows[: self._n]
             self._rows = rows
 
-    def result(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
+    def matrix_and_names(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         seen = self._low <= self._high
-        empty = [
-            self.table.names[index]
-            for index, some in zip(self.indices, seen, strict=True)
-            if not some
-        ]
+        empty = [shown(self.table.names[self.indices[j]]) for j in np.flatnonzero(~seen)]
         if empty:
             warnings.warn(
-                f"{self.table.path} has no finite number in {counted(len(empty), 'column')}, which {are(len(empty))} left out of the "
-                f"features: {format_names([shown(name) for name in empty])}.",
+                f"{self.table.path} has no finite number in {counted(len(empty), 'column')}, which "
+                f"{are(len(empty))} left out of the features: {format_names(empty)}.",
                 InputWarning,
                 stacklevel=2,
             )
@@ -377,9 +351,8 @@ class FeatureColumns:
             again = FeatureColumns(
                 self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True
             )
-            for batch in self.table.batches(again.indices):
-                again.add(batch)
-            return again.result()
+            read_rows(self.table, [again])
+            return again.matrix_and_names()
         if len(keep) < len(self.indices):
             return self._rows[: self._n, keep], names
         self._rows.resize((self._n, len(self.indices)), refcheck=False)

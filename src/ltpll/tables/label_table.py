@@ -17,9 +17,7 @@ from ltpll.candidates.votes import AnnotatorVotes
 class LabelTable:
     """The content of a table, one entry per example in the order of the table."""
 
-    ids: npt.NDArray[
-        np.object_
-    ]  # distinct: the column of ids, or else of paths, or else the row number from 1
+    ids: npt.NDArray[np.object_]  # distinct: the column of ids, or of paths, or row numbers from 1
     candidates: Candidates | None
     labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
     splits: npt.NDArray[np.object_] | None
@@ -29,36 +27,19 @@ class LabelTable:
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
     like_ids: tuple[str, ...] = ()  # those of them that could be ids, if there are no others
-    groups: npt.NDArray[np.object_] | None = (
-        None  # the picture or scene of each example; the candidates have them too
-    )
-    columns: Mapping[str, str] = field(
-        default_factory=dict
-    )  # the column that was taken for each field of `Reading` that names one
+    groups: npt.NDArray[np.object_] | None = None  # picture or scene, as in the candidates
+    columns: Mapping[str, str] = field(default_factory=dict)  # by the field of `Reading`
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     notes: tuple[str, ...] = ()  # sentences about what was skipped
-    reviewed: npt.NDArray[np.bool_] | None = (
-        None  # whether the candidates are a person's answer; None if nobody was asked
-    )
+    reviewed: npt.NDArray[np.bool_] | None = None  # whether the candidates are a person's answer
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {
-            name: getattr(self, name)
-            for name in (
-                "ids",
-                "labels",
-                "splits",
-                "paths",
-                "features",
-                "groups",
-                "urls",
-                "reviewed",
-            )
-        }
+        names = "ids", "labels", "splits", "paths", "features", "groups", "urls", "reviewed"
+        arrays = {name: getattr(self, name) for name in names}
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},

@@ -1,4 +1,4 @@
-"""Memory limits: how much memory a file may take when it is read, decided before anything is expanded."""
+"""Memory limits: how much a file may take when it is read, decided before it is expanded."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from ltpll.errors import InputError
 from ltpll.formatting import format_bytes
 
 ALWAYS = 256 << 20  # bytes to which any file may expand
-RATIO = 100  # larger files may expand to this many times their size; zeros compress a thousandfold, features about twofold
+RATIO = 100  # larger files may expand this often; zeros compress a thousandfold, features twofold
 COPIES = 2  # of the data in memory at the same time during conversion
 
 
+def largest_expansion(packed: int) -> int:
+    """The bytes to which `packed` bytes may expand."""
+    most, available = max(ALWAYS, RATIO * packed), available_memory()
+    return most if available is None else min(most, available // COPIES)
+
+
 def expansion_problem(packed: int, expanded: int) -> str | None:
-    """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
+    """Why `packed` bytes must not become `expanded` ones, as part of a sentence, or None."""
     if expanded > max(ALWAYS, RATIO * packed):
-        return f"{format_bytes(packed)} would expand to {format_bytes(expanded)}, more than {RATIO} times as much"
+        sizes = f"{format_bytes(packed)} would expand to {format_bytes(expanded)}"
+        return f"{sizes}, more than {RATIO} times as much"
     available = available_memory()
     if available is not None and COPIES * expanded > available:
-        return f"that would take {format_bytes(COPIES * expanded)} of memory, but only {format_bytes(available)} are available"
+        return (
+            f"that would take {format_bytes(COPIES * expanded)} of memory, "
+            f"but only {format_bytes(available)} are available"
+        )
     return None
 
 
@@ -30,7 +40,7 @@ def check_expansion(path: Path, packed: int, expanded: int, advice: str = "") ->
 
 
 def available_memory() -> int | None:
-    """Bytes available to this process on the machine or in its control group, whichever is less; None if unknown."""
+    """Bytes left on the machine or in the control group, whichever is less; None if unknown."""
     found = [left for left in (_machine(), _control_group()) if left is not None]
     return min(found, default=None)
 
@@ -49,9 +59,8 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes left below a container's limit; reclaimable file cache does not count as used."""
     try:
         limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
-        pairs = (line.split() for line in (root / "memory.stat").read_text().splitlines())
-        return (
-            limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
-        )
+        lines = (root / "memory.stat").read_text().splitlines()
+        counts = dict(line.split() for line in lines if line)
+        return limit - used + int(counts.get("inactive_file", 0))
     except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None

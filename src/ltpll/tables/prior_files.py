@@ -1,8 +1,7 @@
-"""Prior files: how frequent each class is, as the user knows it, read from a table or JSON and checked."""
+"""Prior files: how frequent each class is, as the user knows it, from a table."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
@@ -10,21 +9,20 @@ from typing import Any
 
 from ltpll.errors import InputError, first_line, shown
 from ltpll.formatting import format_names
-from ltpll.tables.columns import TextColumn
-from ltpll.tables.streaming import TABLE_SUFFIXES, check_is_file, open_table
+from ltpll.tables.columns import read_texts
+from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 
 Prior = dict[str, float | list[float]]
 """For each class its share, or a lower and an upper bound of its share."""
 BOUNDS = ("lower", "upper")
 ROUNDING = 1e-6
-LARGEST = 1 << 24  # bytes of a JSON file
 
 
 def read_prior(path: Path) -> Prior:
-    """Read the share of each class from a .csv, .tsv, .parquet or .json file.
+    """Read the share of each class from a .csv, .tsv or .parquet file.
 
-    A table has a column `class` and a column `share`, columns `lower` and `upper`, or all four; a class with bounds is held between them.
-    JSON is an object with a share, or a list of two bounds, for each class.
+    A table has a column `class` and a column `share`, columns `lower` and `upper`, or all four; a
+    class with bounds is held between them.
 
     Args:
         path: The file.
@@ -41,91 +39,47 @@ def read_prior(path: Path) -> Prior:
         >>> read_prior(Path("shares.csv"))
         {'cat': 0.7, 'dog': [0.1, 0.3]}
     """
-    if path.suffix.lower() == ".json":
-        return _from_json(path)
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(
-            f"A prior is auto, average, sets, or a file that ends in {', '.join(TABLE_SUFFIXES)} or .json, not {shown(str(path))}."
+            "A prior is auto, average, sets, or a file that ends in "
+            f"{', '.join(TABLE_SUFFIXES)}, not {shown(str(path))}."
         )
-    return _from_table(path)
-
-
-def _from_table(path: Path) -> Prior:
     table = open_table(path)
-    names = [name for name in ("share", *BOUNDS) if name in table.names]
-    if not names:
-        table.column("share")  # refuses the table, and lists its columns
-    columns = {name: TextColumn(table, table.column(name)) for name in ("class", *names)}
-    for batch in table.batches([column.index for column in columns.values()]):
-        for column in columns.values():
-            column.add(batch)
-    cells = {
-        name: [str(cell).strip() for cell in column.values()] for name, column in columns.items()
-    }
+    kinds = [name for name in ("share", *BOUNDS) if name in table.names] or ["share"]
+    names, *columns = read_texts(table, ["class", *kinds])
     prior: Prior = {}
-    for i, name in enumerate(cells["class"]):
-        if name in prior:
+    for i, (name, *cells) in enumerate(zip(names, *columns, strict=True)):
+        found = {kind: cell.strip() for kind, cell in zip(kinds, cells, strict=True)}
+        try:
+            numbers = {kind: float(cell) for kind, cell in found.items() if cell}
+            if name.strip() in prior:
+                raise ValueError("an earlier row has the same class")
+            prior[name.strip()] = _share_or_bounds(numbers)
+        except ValueError as error:
             raise InputError(
-                f"{table.row(i)} has the class {shown(name)}, which an earlier row has too: give each class once."
-            )
-        numbers = {
-            what: _number(cells[what][i], f"{table.row(i)} has the {what}")
-            for what in names
-            if cells[what][i]
-        }
-        prior[name] = _share_or_bounds(numbers, table.row(i))
+                f"{table.row(i)} has the class {shown(name)}, which cannot be used "
+                f"({first_line(error)}): give each class once, with a share such as 0.25, "
+                "or a lower and an upper bound."
+            ) from None
     return prior
 
 
-def _share_or_bounds(numbers: Mapping[str, float], row: str) -> float | list[float]:
-    bounds = [numbers[what] for what in BOUNDS if what in numbers]
+def _share_or_bounds(numbers: Mapping[str, float]) -> float | list[float]:
+    bounds = [numbers[kind] for kind in BOUNDS if kind in numbers]
     if len(bounds) == 1 or not numbers:
-        raise InputError(
-            f"{row} has {'only one bound' if bounds else 'no share'}: give a share, or a lower and an upper bound."
-        )
+        raise ValueError("it has only one bound" if bounds else "it has no share")
     if not bounds:
         return numbers["share"]
-    if (
-        "share" in numbers
-        and bounds[0] <= bounds[1]
-        and not bounds[0] <= numbers["share"] <= bounds[1]
-    ):
-        raise InputError(
-            f"{row} has the share {numbers['share']:g}, which is outside its bounds {bounds[0]:g} and {bounds[1]:g}: correct one of them."
-        )
+    lower, upper = bounds
+    if lower <= upper and not lower <= numbers.get("share", lower) <= upper:
+        raise ValueError(f"its share {numbers['share']:g} is outside its bounds")
     return bounds
 
 
-def _number(cell: str, words: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        raise InputError(
-            f"{words} {shown(cell)}, which is not a number: write it as in 0.25."
-        ) from None
-
-
-def _from_json(path: Path) -> Prior:
-    check_is_file(path)
-    if path.stat().st_size > LARGEST:
-        raise InputError(
-            f"{path} is larger than {LARGEST >> 20} MiB: it should hold one share for each class."
-        )
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} cannot be read as JSON ({first_line(error)}): write an object with a share for each class."
-        ) from None
-    if not isinstance(content, dict):
-        raise InputError(
-            f'{path} is not a JSON object: write a share, or two bounds, for each class, as in {{"cat": 0.7, "dog": [0.1, 0.3]}}.'
-        )
-    return content
-
-
 def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
-    """Refuse shares that are impossible or belong to other classes; shares without bounds may also be counts.
+    """Refuse shares that are impossible or belong to other classes.
+
+    Shares without bounds may also be counts.
 
     Args:
         prior: For each class its share, or a list of a lower and an upper bound.
@@ -139,39 +93,40 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
     unknown = next((name for name in prior if str(name) not in known), None)
     if unknown is not None:
         raise InputError(
-            f"The prior has the class {shown(unknown)}, which no candidate set has: the classes are {format_names(names)}."
+            f"The prior has the class {shown(unknown)}, which no candidate set has: "
+            f"the classes are {format_names(names)}."
         )
     missing = [name for name in names if name not in prior]
     if missing:
         raise InputError(
-            f"The prior lacks {len(missing)} of {len(names)} classes ({format_names(missing)}): give a share for every class."
+            f"The prior lacks {len(missing)} of {len(names)} classes ({format_names(missing)}): "
+            "give a share for every class."
         )
-    bounds = {name: _bounds(name, value) for name, value in prior.items()}
-    least, most = (sum(pair[side] for pair in bounds.values()) for side in (0, 1))
+    bounds = [_bounds(name, value) for name, value in prior.items()]
+    least, most = (sum(pair[side] for pair in bounds) for side in (0, 1))
     if most <= 0:
         raise InputError("All shares of the prior are 0: give the share of each class.")
-    if (
-        any(isinstance(value, (list, tuple)) for value in prior.values())
-        and not least - ROUNDING <= 1 <= most + ROUNDING
-    ):
+    bounded = any(isinstance(value, (list, tuple)) for value in prior.values())
+    if bounded and not least - ROUNDING <= 1 <= most + ROUNDING:
         raise InputError(
-            f"The lower bounds of the prior sum to {least:.4g} and the upper bounds to {most:.4g}: no shares between them sum to 1."
+            f"The lower bounds of the prior sum to {least:.4g} and the upper bounds to {most:.4g}: "
+            "no shares between them sum to 1."
         )
 
 
 def _bounds(name: str, value: Any) -> tuple[float, float]:
     numbers = value if isinstance(value, (list, tuple)) else (value, value)
-    if len(numbers) != 2 or not all(type(number) in (int, float) for number in numbers):
+    if len(numbers) != 2 or not all(
+        type(number) in (int, float) and 0 <= number <= sys.float_info.max for number in numbers
+    ):
         raise InputError(
-            f"The prior of {shown(name)} is {shown(value)}: give a number, or a lower and an upper bound."
+            f"The prior of {shown(name)} is {shown(value)}: give a finite number that is not "
+            "negative, or a lower and an upper bound."
         )
     lower, upper = numbers
-    if not all(0 <= number <= sys.float_info.max for number in numbers):
-        raise InputError(
-            f"The prior of {shown(name)} is {shown(value)}: shares must be finite numbers that are not negative."
-        )
     if lower > upper:
         raise InputError(
-            f"The prior of {shown(name)} has the lower bound {lower:g} above its upper bound {upper:g}: exchange them."
+            f"The prior of {shown(name)} has the lower bound {lower:g} above its upper bound "
+            f"{upper:g}: exchange them."
         )
     return float(lower), float(upper)

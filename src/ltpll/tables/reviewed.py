@@ -1,4 +1,4 @@
-"""Reviewed: the answers of people who looked at examples, read from a table and put in the place of the candidate sets."""
+"""Reviewed: the answers of people, read from a table and put in the place of candidate sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ltpll.candidates.cells import (
 )
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted, format_names
-from ltpll.tables.columns import TextColumn, id_key
+from ltpll.tables.columns import id_key, read_texts
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.streaming import open_table
 
@@ -37,22 +37,24 @@ def read_answers(
 ) -> Answers:
     """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
 
-    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`, or with the
-    separator of the table between them. Answers that are empty, `?`, `skip`, `none` or `unknown` are ignored, unless a class has that name.
-    A column `candidates` says which sets were asked about; a warning says how many of them the table no longer has.
+    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as
+    in `fox|jackal`, or with the separator of the table between them. Answers that are empty, `?`,
+    `skip`, `none` or `unknown` are ignored, unless a class has that name. A column `candidates`
+    says which sets were asked about; a warning says how many of them the table no longer has.
 
     Args:
         paths: .csv, .tsv or .parquet files.
         table: The table that was asked about.
         id_column: The column of ids, if it has another name than `id`.
-        separator: What separates the classes of an answer, besides `|`, which does unless it is in the name of a class.
+        separator: What separates the classes of an answer, besides `|`, which does unless it is
+            in the name of a class.
 
     Returns:
         For each answered id, class numbers.
 
     Raises:
-        InputError: An id is unknown, an answer is not a class, an id has two different answers, or the table has no ids and other
-            candidates in a row that was asked about.
+        InputError: An id is unknown, an answer is not a class, an id has two different answers,
+            or the table has no ids and other candidates in a row that was asked about.
 
     Examples:
         >>> from ltpll.tables.read_tables import read_table
@@ -63,11 +65,9 @@ def read_answers(
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
-    number, known = (
-        {name: i for i, name in enumerate(classes)},
-        {id_key(name): name for name in table.ids.tolist()},
-    )
-    also = SEPARATOR if not any(SEPARATOR in name for name in classes) else separator
+    number = {name: i for i, name in enumerate(classes)}
+    known = {id_key(name): name for name in table.ids.tolist()}
+    also = separator if any(SEPARATOR in name for name in classes) else SEPARATOR
     answers: Answers = {}
     files = list(paths)
     for path in files:
@@ -75,41 +75,34 @@ def read_answers(
         ids = "id" if "id" in file.names or id_column is None else id_column
         answer = next((name for name in ANSWER if name in file.names), ANSWER[0])
         asked = [CANDIDATES] if CANDIDATES in file.names else []
-        columns = [TextColumn(file, file.column(name)) for name in (ids, answer, *asked)]
-        for batch in file.batches([column.index for column in columns]):
-            for column in columns:
-                column.add(batch)
-        keys = [id_key(str(name)) for name in columns[0].values()]
-        given = [known.get(key, key) for key in keys]
-        unknown = [key for key in keys if key not in known]
-        if unknown and len(unknown) == len(given):
-            raise InputError(
-                f"None of the ids of {path} is in the table: give answers for this table."
-            )
+        keys, cells, *sets = read_texts(file, [ids, answer, *asked])
+        keys = [id_key(key) for key in keys]
+        unknown = [shown(key) for key in keys if key not in known]
         if unknown:
-            few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {are(len(unknown))} not in the table"
             raise InputError(
-                f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows."
+                f"{len(unknown)} of {counted(len(keys), 'id')} of {path} {are(len(unknown))} not "
+                f"in the table ({format_names(unknown, 3)}): correct or remove these rows."
             )
+        given = [known[key] for key in keys]
         if asked:
-            _check_asked(path, table, given, columns[2].values().tolist(), separator, file.row)
-        for i, (name, cell) in enumerate(zip(given, columns[1].values(), strict=True)):
-            found = _classes(str(cell).replace(also, separator), number, separator, file.row, i)
+            _check_sets_asked_about(path, table, given, sets[0], separator, file.row)
+        for i, (name, cell) in enumerate(zip(given, cells, strict=True)):
+            found = _answered_classes(cell.replace(also, separator), number, separator, file.row, i)
             if found and answers.setdefault(name, found) != found:
                 first, second = (
-                    SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found)
+                    shown(SEPARATOR.join(classes[c] for c in one)) for one in (answers[name], found)
                 )
                 raise InputError(
-                    f"{file.row(i)} answers {shown(second)} for {shown(name)}, and {shown(first)} was answered before: keep one."
+                    f"{file.row(i)} answers {second} for {shown(name)}, and {first} was answered "
+                    "before: keep one."
                 )
     if not answers:
-        raise InputError(
-            f"There are no answers in {format_names([str(path) for path in files])}: fill in the column answer."
-        )
+        names = format_names([str(path) for path in files])
+        raise InputError(f"There are no answers in {names}: fill in the column answer.")
     return answers
 
 
-def _check_asked(
+def _check_sets_asked_about(
     path: Path,
     table: LabelTable,
     ids: Sequence[str],
@@ -117,9 +110,9 @@ def _check_asked(
     separator: str,
     row: RowName,
 ) -> None:
-    """Compare the sets of a queue with those of the table: warn of those that differ or, if rows have no names, refuse them.
+    """Warn of sets of a queue that the table does not have; refuse them if its rows have no names.
 
-    A row of the table may have more candidates, which pruning removed from the set that was asked about.
+    A row of the table may have more candidates, which pruning removed from the set that was asked.
     """
     assert table.candidates is not None
     position = {name: i for i, name in enumerate(table.ids.tolist())}
@@ -127,31 +120,30 @@ def _check_asked(
     known = frozenset(classes)
     own = [[classes[c] for c in table.candidates.row(position[name])] for name in ids]
     different = [
-        i for i, cell in enumerate(cells) if not _candidates(cell, known, separator) <= set(own[i])
+        i
+        for i, cell in enumerate(cells)
+        if not _names_asked_about(cell, known, separator) <= set(own[i])
     ]
     if not different:
         return
     first = different[0]
-    if not {"id", "path", "task"} & table.columns.keys() and table.ids.tolist() == [
-        str(i + 1) for i in range(len(table))
-    ]:
-        now = (
-            f"row {ids[first]} of the table has the candidates {shown(SEPARATOR.join(own[first]))}"
-        )
+    numbers = [str(i + 1) for i in range(len(table))]
+    if not {"id", "path", "task"} & table.columns.keys() and table.ids.tolist() == numbers:
+        now = f"row {ids[first]} has the candidates {shown(SEPARATOR.join(own[first]))}"
         raise InputError(
-            f"{row(first)} was asked about {shown(cells[first])}, but {now}: "
-            "give the table in the order in which it was trained on, since it has no column of ids by which rows are found."
+            f"{row(first)} was asked about {shown(cells[first])}, but {now}: give the table in the "
+            "order in which it was trained on, since it has no column of ids."
         )
     warnings.warn(
-        f"{counted(len(different), 'row')} of {path} {are(len(different))} about other candidates than the table has now "
-        f"({row(first)} first): check these answers.",
+        f"{counted(len(different), 'row')} of {path} {are(len(different))} about other candidates "
+        f"than the table has now ({row(first)} first): check these answers.",
         InputWarning,
         stacklevel=3,
     )
 
 
-def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
-    """The names in the cell of a queue, whatever separates them; none if they are not all classes, as in sets written by hand."""
+def _names_asked_about(cell: str, classes: Container[str], separator: str) -> set[str]:
+    """The names in the cell of a queue, whatever separates them; none if not all are classes."""
     for one in (separator, *KNOWN_SEPARATORS):
         names = {name.strip() for name in cell.split(one)}
         if all(name in classes for name in names):
@@ -159,7 +151,7 @@ def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
     return set()
 
 
-def _classes(
+def _answered_classes(
     cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int
 ) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
@@ -169,11 +161,12 @@ def _classes(
     if cell.lower() in NO_ANSWER:
         return ()
     names = parse_cell(cell, separator, i, row).entries
-    unknown = next((name for name in names if name not in number), None)
-    if unknown is not None:
-        raise InputError(
-            f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer."
-        )
+    for name in names:
+        if name not in number:
+            problem = unknown_class_error(name, list(number))
+            raise InputError(
+                f"{row(i)} has the answer {problem}; write ? or nothing to give no answer."
+            )
     return tuple(sorted({number[name] for name in names}))
 
 

@@ -1,23 +1,19 @@
-"""Set columns: candidate sets in the columns of a table, as text, as one 0/1 column per class or as one probability per class."""
+"""Set columns: candidate sets as text, as 0/1 columns or as one probability per class."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets, as_texts, parse_cell
+from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets
 from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
-from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes
 from ltpll.errors import InputError, shown
-from ltpll.files import parse_json
 from ltpll.formatting import counted
 from ltpll.tables.columns import (
     NotNumericError,
@@ -29,137 +25,38 @@ from ltpll.tables.columns import (
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.streaming import Table, TableBatch, is_list
 
-BALLOTS = r"^\s*\[\s*\["  # how a list of lists begins
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
 class SetColumn(TextSets):
-    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file.
-
-    Lists of lists hold one list per annotator, who are numbered by their position.
-    """
+    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
 
     def __init__(
         self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
     ) -> None:
         super().__init__(separator, table.row, classes)
-        self.table, self.index = table, index
-        self._ballots: list[
-            tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-        ] = []  # rows, annotators and codes of votes
-        self._voted: list[tuple[int, int]] = []  # ranges of rows that have ballots
-
-    @property
-    def indices(self) -> list[int]:
-        return [self.index]
+        self.table, self.index, self.indices = table, index, [index]
 
     def add(self, batch: TableBatch) -> None:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         column = batch.columns[self.index]
-        if pa.types.is_fixed_size_list(column.type):
-            column = column.cast(pa.list_(column.type.value_type))
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        if not is_list(column.type):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
-        where = f"The column {shown(self.table.names[self.index])} of {self.table.path}"
-        nested = is_list(column.type.value_type)
-        if pa.types.is_nested(
-            column.type.value_type.value_type if nested else column.type.value_type
-        ):
-            raise InputError(
-                f"{where} holds nested lists: give lists of names, or one list of names per annotator."
-            )
+        kind = column.type.value_type
         try:
-            names = strings(column.flatten().flatten() if nested else column.flatten())
+            if pa.types.is_nested(kind):
+                raise pa.ArrowNotImplementedError
+            names = strings(column.flatten())
         except pa.ArrowException:
             raise InputError(
-                f"{where} holds lists of {column.type.value_type}, some of which are not text: write the names as text in UTF-8."
+                f"The column {shown(self.table.names[self.index])} of {self.table.path} holds "
+                f"lists of {kind}, some of which are not text: give lists of names in UTF-8."
             ) from None
-        sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        if not nested:
-            self.add_lists(names, sizes, batch.first)
-            return
-        self._add_ballots(
-            names,
-            sizes,
-            pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False),
-            batch.first,
-        )
-
-    def add_cells(self, cells: Any, first: int) -> None:
-        import pyarrow.compute as pc
-
-        if not pc.any(pc.match_substring_regex(cells, BALLOTS)).as_py():
-            super().add_cells(cells, first)
-            return
-        rows = [
-            _parse_ballots(cell, self.separator, first + i, self.row)
-            for i, cell in enumerate(cells.to_pylist())
-        ]
-        ballots = [ballot for row in rows for ballot in row]
-        sizes, owners = (
-            np.asarray([len(ballot) for ballot in ballots], dtype=np.int64),
-            np.repeat(np.arange(len(rows)), [*map(len, rows)]),
-        )
-        names = as_texts(
-            [name for ballot in ballots for name in ballot],
-            np.repeat(owners, sizes) + first,
-            self.row,
-        )
-        self._has_lists = True
-        self._add_ballots(
-            names, np.asarray([len(row) for row in rows], dtype=np.int64), sizes, first
-        )
-
-    def _add_ballots(
-        self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int
-    ) -> None:
-        """Add rows with several ballots: the names of all ballots, how many ballots each row has, and how many names each ballot has."""
-        row = np.repeat(np.arange(len(ballots)), ballots)
-        self.add_lists(
-            names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64), first
-        )
-        annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
-        self._ballots.append(
-            (
-                np.repeat(row, sizes) + first,
-                np.repeat(annotator, sizes),
-                -1 - self.literal.encode(names),
-            )
-        )
-        self._voted.append((first, first + len(ballots)))
-
-    def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
-        """The votes of the annotators; None if no cell has a list for each of them. A flat list is that of the first annotator."""
-        if not self._ballots:
-            return None
-        indptr, codes = self.joined()
-        flat = np.ones(len(indptr) - 1, dtype=bool)
-        for first, end in self._voted:
-            flat[first:end] = False
-        owners = np.repeat(np.arange(len(flat)), np.diff(indptr))
-        others = owners[flat[owners]], np.zeros(int(flat[owners].sum())), codes[flat[owners]]
-        rows, annotators, given = (
-            np.concatenate(parts).astype(np.int64)
-            for parts in zip(*self._ballots, others, strict=True)
-        )
-        number = {name: i for i, name in enumerate(classes)}
-        of_text, of_list = (
-            np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64)
-            for names in (self.names, self.literal)
-        )
-        labels = np.where(
-            given >= 0,
-            of_text[given.clip(0, len(of_text) - 1)],
-            of_list[(-1 - given).clip(0, len(of_list) - 1)],
-        )
-        kept = labels >= 0  # blank names do not count as votes
-        votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
-        return AnnotatorVotes(
-            *votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1))
-        )
+        sizes = pc.fill_null(pc.list_value_length(column), 0)
+        self.add_lists(names, sizes.to_numpy(zero_copy_only=False), batch.first)
 
     def candidates(
         self,
@@ -169,76 +66,70 @@ class SetColumn(TextSets):
     ) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-        found = class_sets(
-            self.entries(known), classes, rules, order=sorted_class_names, row=self.row
-        )
-        return weighted_candidates(found, scores, self.row)
-
-
-def holds_ballots(table: Table, name: str) -> bool:
-    """Whether a column of sets has, in its first rows, a list for each annotator."""
-    import pyarrow.compute as pc
-
-    if table.names.count(name) != 1:
-        return False
-    index = table.names.index(name)
-    batch = next(table.batches([index]))
-    kind = batch.columns[index].type
-    if is_list(kind):
-        return is_list(kind.value_type)
-    return bool(pc.any(pc.match_substring_regex(texts(table, batch, index), BALLOTS)).as_py())
-
-
-def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list[str]]:
-    """The list of names of each annotator; a flat cell is that of a single one."""
-    if not re.match(BALLOTS, cell):
-        return [parse_cell(cell, separator, i, row).entries]
-    try:
-        ballots = parse_json(cell)
-    except ValueError:
-        ballots = None
-    if not isinstance(ballots, list) or not all(isinstance(ballot, list) for ballot in ballots):
-        raise InputError(
-            f'{row(i)} holds {shown(cell)}, which is not one list per annotator: write it like [["cat"], ["cat", "dog"]], as JSON.'
-        )
-    return [parse_cell(json.dumps(ballot), separator, i, row).entries for ballot in ballots]
+        entries = self.entries(known)
+        found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
+        return _weighted(found, scores, self.row)
 
 
 class ClassColumns(CollectedSets):
-    """One column of zeros and ones per class."""
+    """One column per class, of zeros and ones or, with `top_k` or `mass`, of probabilities.
 
-    def __init__(self, table: Table, indices: Sequence[int], names: list[str]) -> None:
+    With probabilities, candidates are the `top_k` most likely classes, or the fewest that reach
+    `mass`.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        indices: Sequence[int],
+        names: list[str],
+        top_k: int | None = None,
+        mass: float | None = None,
+    ) -> None:
         super().__init__(table.row)
+        if top_k is not None and top_k > len(names):
+            known = counted(len(names), "class", "classes")
+            raise InputError(
+                f"top_k is {top_k}, but {table.path} has probabilities of only {known}: lower it."
+            )
         self.table, self.indices, self.names = table, list(indices), names
+        self.top_k, self.mass = top_k, mass
+        self.kind = "class" if top_k is None and mass is None else "probability"
 
     def add(self, batch: TableBatch) -> None:
-        matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
-        rows, codes = np.nonzero(self._chosen(matrix))
-        self.add_codes(rows, codes, batch.n_rows, self._scores_of(matrix[rows, codes]))
+        matrix = np.stack([self._checked_numbers(batch, index) for index in self.indices], axis=1)
+        if self.kind == "class":
+            rows, codes = np.nonzero(matrix)
+            self.add_codes(rows, codes, batch.n_rows)
+            return
+        rows, codes = np.nonzero(chosen_by_scores(matrix, self.top_k, self.mass))
+        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes].astype(np.float64))
 
-    def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
             values = parse_numbers(self.table, batch, index)
-        except NotNumericError:
+        except NotNumericError as error:
+            if self.kind == "probability":
+                where = self.table, batch, index, error.position
+                raise not_a_number_error(*where, self.kind) from None
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
-            values = np.asarray(
-                [{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words],
-                dtype=np.float32,
+            number = {"0": 0, "1": 1, "false": 0, "true": 1}
+            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
+        if self.kind == "class":
+            allowed, right = "0 and 1 are", (values == 0) | (values == 1)
+        else:
+            allowed, right = (
+                "probabilities from 0 to 1 are",
+                (values >= 0) & (values <= 1 + ROUNDING),
             )
-        wrong = np.flatnonzero((values != 0) & (values != 1))
-        if len(wrong):
-            cell = texts(self.table, batch, index)[int(wrong[0])].as_py()
+        for i in np.flatnonzero(~right)[:1].tolist():
+            cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {shown(cell)} in the class column {shown(self.table.names[index])}, "
-                "where only 0 and 1 are allowed: correct the cell, or read the columns as probabilities."
+                f"{self.table.row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
+                f"{shown(self.table.names[index])}, where only {allowed} allowed: correct "
+                "the cell, or drop the row."
             )
         return values
-
-    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        return matrix
-
-    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
-        return None
 
     def candidates(
         self,
@@ -249,68 +140,16 @@ class ClassColumns(CollectedSets):
         """The sets, with the columns' classes unless others are given."""
         if classes is None and rules.taxonomy is None:
             classes = self.names
-        found = class_sets(
-            Entries(*self.joined(), self.names, 0, self.joined_scores()),
-            classes,
-            rules,
-            row=self.row,
-        )
-        return weighted_candidates(found, scores, self.row)
+        entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
+        return _weighted(class_sets(entries, classes, rules, row=self.row), scores, self.row)
 
 
-class ProbabilityColumns(ClassColumns):
-    """One column of probabilities per class; candidates are the `top_k` most likely classes, or the fewest that reach `mass`."""
-
-    def __init__(
-        self,
-        table: Table,
-        indices: Sequence[int],
-        names: list[str],
-        top_k: int | None,
-        mass: float | None,
-    ) -> None:
-        super().__init__(table, indices, names)
-        if top_k is not None and top_k > len(names):
-            raise InputError(
-                f"top_k is {top_k}, but {table.path} has probabilities of only {counted(len(names), 'class', 'classes')}: lower it."
-            )
-        self.top_k, self.mass = top_k, mass
-
-    def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
-        try:
-            values = parse_numbers(self.table, batch, index)
-        except NotNumericError as error:
-            raise not_a_number_error(
-                self.table, batch, index, error.position, "probability"
-            ) from None
-        wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
-        if len(wrong) and not np.isfinite(values[wrong[0]]):
-            raise not_a_number_error(self.table, batch, index, int(wrong[0]), "probability")
-        if len(wrong):
-            raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in the probability column "
-                f"{shown(self.table.names[index])}: probabilities lie between 0 and 1; turn scores into probabilities first."
-            )
-        return values
-
-    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        return chosen_by_scores(matrix, self.top_k, self.mass)
-
-    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        return values.astype(np.float64)
-
-
-# ---- candidates -------------------------------------------------------------------------------------------------------
-
-
-def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
-    """The sets as candidates, weighted by their scores if they have some and `scores` is "weights"."""
+def _weighted(found: WeightedSets, scores: str, row: RowName) -> Candidates:
+    """The sets as candidates, with their scores as weights unless `scores` is "none"."""
     candidates = Candidates.from_flat(*found.sets, row=row)
-    return (
-        candidates
-        if found.weights is None or scores == "none"
-        else candidates.with_weights(tempered(found.weights))
-    )
+    if found.weights is None or scores == "none":
+        return candidates
+    return candidates.with_weights(tempered(found.weights))
 
 
 def check_set_memory(path: Path | str) -> Callable[[int], None]:
@@ -320,14 +159,12 @@ def check_set_memory(path: Path | str) -> Callable[[int], None]:
         reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
         if reason is not None:
             raise InputError(
-                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows that stand for every class (*, empty "
-                "cells, exclusions) take the most; limit their classes with --possible or --possible-at, or leave such rows out."
+                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: "
+                "rows that stand for every class (*, empty cells, exclusions) take the most; limit "
+                "their classes with --possible or --possible-at, or leave such rows out."
             )
 
     return check
-
-
-# ---- class numbers ----------------------------------------------------------------------------------------------------
 
 
 def sorted_class_names(names: Sequence[str]) -> list[str]:

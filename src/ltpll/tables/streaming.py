@@ -22,15 +22,16 @@ from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.formulas import without_apostrophes
+from ltpll.tables.guarded import parquet_sizes
 from ltpll.tables.memory_limits import ALWAYS, check_expansion
-from ltpll.tables.parquet_footer import expanded_size, most_text
 
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
 FEWER = "write fewer rows or columns, or write it without compression"
+NO_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"PAR1", b"PK\3\4", b"\x1f\x8b")
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
-"""Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
+"""Called with the amount read so far and the total: bytes of text, rows of Parquet."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,26 @@ class TableBatch:
 
 
 class Table(ABC):
-    """A file with named columns; messages count rows from 1, below the header and without blank lines."""
+    """Named columns; messages count rows from 1, below the header and without blank lines."""
 
-    def __init__(self, path: Path | str, names: Sequence[str]) -> None:
+    row_name, first_row = "Row {} of {}", 1
+
+    def __init__(self, path: Path | str, names: Sequence[str], schema: Any = None) -> None:
         self.path = path  # a table in memory has a name instead
-        self.names = tuple(names)
+        self.names, self.schema = tuple(names), schema
 
-    @abstractmethod
     def row(self, i: int) -> str:
         """How a message refers to row i, counted from 0."""
+        return self.row_name.format(i + self.first_row, self.path)
 
-    @abstractmethod
     def numeric(self, index: int) -> bool | None:
         """Whether a column holds numbers; None if the file has no types."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        checks = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+        if self.schema is None:
+            return None
+        return any(check(self.schema.field(index).type) for check in checks)
 
     @abstractmethod
     def _batches(
@@ -72,39 +80,34 @@ class Table(ABC):
             n_rows += batch.n_rows
             yield batch
         if n_rows == 0:
-            raise self.no_rows()
-
-    def no_rows(self) -> InputError:
-        return InputError(
-            f"{self.path} has no rows below a header with column names: give at least one example."
-        )
+            raise InputError(f"{self.path} has no rows below a header: give at least one example.")
 
     def column(self, name: str, advice: str = "") -> int:
-        """The number of the column with this name, which must be unique; `advice` is for a table that does not have it."""
+        """The number of the column of this name, which must be unique; `advice` ends a refusal."""
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
             raise InputError(
                 f"{self.path} has several columns called {shown(name)}: rename all but one."
             )
-        guess = get_close_matches(name.lower(), [known.lower() for known in self.names], n=1)
-        meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
+        lower = {known.lower(): known for known in reversed(self.names)}
+        guess = get_close_matches(name.lower(), lower, n=1)
+        meant = f" (did you mean {shown(lower[guess[0]])}?)" if guess else ""
+        end = self.hint() or (advice and f"; {advice}")
         raise InputError(
-            f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
-            f"it has {format_names(self.names)}{self.hint() or (advice and f'; {advice}')}."
+            f"{self.path} has no column called {shown(name)}{meant}: "
+            f"it has {format_names(self.names)}{end}."
         )
 
     def hint(self) -> str:
-        """The end of a sentence about columns that seem to be separated by something else; empty if they do not."""
-        other = next(
-            (mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]),
-            None,
-        )
-        return (
-            ""
-            if other is None
-            else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
-        )
+        """The end of a sentence about columns that something else seems to separate, or empty."""
+        for mark in (";", "\t", ",") if len(self.names) == 1 else ():
+            if mark in self.names[0]:
+                return (
+                    f", so its columns seem to be separated by {mark!r}: "
+                    "save it with commas (.csv) or tabs (.tsv)"
+                )
+        return ""
 
 
 def check_is_file(path: Path) -> None:
@@ -117,7 +120,7 @@ def check_is_file(path: Path) -> None:
 
 
 def open_table(path: Path | Any) -> Table:
-    """Open a .csv, .tsv or .parquet file and read its header; or a table in memory, of pandas, polars or pyarrow."""
+    """Open a .csv, .tsv or .parquet file and read its header, or a table in memory."""
     if is_frame(path):
         return ArrowTable(path)
     check_is_file(path)
@@ -132,8 +135,11 @@ def open_table(path: Path | Any) -> Table:
 
 
 def whole_table(path: Path) -> Any:
-    """All rows and columns as a pyarrow table, to be written again: texts are unmodified, and a Parquet file keeps its types."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    """All rows and columns as a pyarrow table, to be written again.
+
+    Texts are unmodified, and a Parquet file keeps its types.
+    """
+    import pyarrow as pa
 
     table = open_table(path)
     if isinstance(table, ParquetTable):
@@ -142,34 +148,28 @@ def whole_table(path: Path) -> Any:
         table.check_expansion(table.names)
         return pq.read_table(path)
     columns = range(len(table.names))
-    batches = [
-        [batch.columns[i].cast(pa.string()) for i in columns]
-        for batch in table.batches(list(columns))
-    ]
-    return pa.Table.from_arrays(
-        [pa.chunked_array([batch[i] for batch in batches]) for i in columns],
-        names=list(table.names),
+    text = pa.schema([(name, pa.string()) for name in table.names])
+    return pa.Table.from_batches(
+        [
+            pa.record_batch([batch.columns[i].cast(pa.string()) for i in columns], text)
+            for batch in table.batches(columns)
+        ]
     )
 
 
-# ---- text -------------------------------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 
 
 class TextTable(Table):
-    """UTF-8 text with a header, in which cells that contain the delimiter or a line end are quoted; columns are bytes."""
+    """UTF-8 text with a header; cells may be quoted; columns are bytes."""
 
+    row_name = "Row {} below the header of {}"
     path: Path
 
     def __init__(self, path: Path, delimiter: str) -> None:
         names, self.start = _read_header(path, delimiter)
         super().__init__(path, names)
         self.delimiter = delimiter
-
-    def row(self, i: int) -> str:
-        return f"Row {i + 1} below the header of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        return None
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
@@ -179,7 +179,7 @@ class TextTable(Table):
 
         labels = [str(i) for i in range(len(self.names))]  # names may occur twice
         options = (
-            # One thread is no slower, and only then does pyarrow report the number of a row of the wrong length.
+            # One thread is no slower, and only then does pyarrow number a row of the wrong length.
             arrow.ReadOptions(column_names=labels, block_size=BLOCK + 1, use_threads=False),
             arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             arrow.ConvertOptions(
@@ -192,7 +192,10 @@ class TextTable(Table):
         first = done = 0
         for rows in self._whole_rows():
             if rows is None:
-                raise self._too_long(first)
+                raise self._unreadable(
+                    f"after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
+                    'usually because a quote (") is never closed'
+                )
             done += rows.size
             try:
                 table = arrow.read_csv(pa.BufferReader(rows), *options)
@@ -210,10 +213,10 @@ class TextTable(Table):
                 on_progress(done, total)
 
     def _whole_rows(self) -> Iterator[Any]:
-        """The bytes below the header, in buffers that each end where a row does; None if a row is too long.
+        """The bytes below the header in buffers that end where a row does; None if it is too long.
 
-        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one of
-        them is still at work when it ends.
+        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one
+        of them is still at work when it ends.
         """
         import pyarrow as pa
 
@@ -229,7 +232,8 @@ class TextTable(Table):
                 ended = size < BLOCK
                 nul = np.flatnonzero(block == 0)
                 if len(nul):
-                    raise self._nul(position + int(nul[0]))
+                    place = self.start + position + int(nul[0])
+                    raise self._unreadable(f"it holds a NUL byte at position {place}")
                 end, is_open = _last_row_end(block, self.delimiter)
                 end = size if ended else end
                 if end == 0 and not ended:
@@ -237,48 +241,28 @@ class TextTable(Table):
                 if block[:end].tobytes().strip(LINE_ENDS):  # pyarrow refuses text without rows
                     yield buffer.slice(0, end)
                 if ended and is_open:
-                    raise self._unclosed_quote()
+                    raise self._unreadable('a quote (") is never closed; close it or double it')
                 if ended:
                     return
                 rest, position = block[end:].tobytes(), position + end
 
-    def _unclosed_quote(self) -> InputError:
-        return InputError(
-            f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.'
-        )
-
-    def _nul(self, position: int) -> InputError:
-        with self.path.open("rb") as file:
-            file.seek(self.start)
-            lines = 1
-            while position > 0:
-                content = file.read(min(position, BLOCK))
-                lines, position = lines + content.count(b"\n"), position - len(content)
-        return InputError(
-            f"Row {lines} below the header of {self.path} holds a NUL byte: the file is damaged or not text; save it as UTF-8 text."
-        )
-
-    def _too_long(self, first: int) -> InputError:
-        return InputError(
-            f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
-            'usually because a quote (") is never closed.'
-        )
+    def _unreadable(self, reason: str) -> InputError:
+        return InputError(f"{self.path} cannot be read as a table: {reason}.")
 
     def _refusal(self, reason: str, first: int) -> InputError:
         match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
-        if match is not None:
-            return InputError(
-                f"The header of {self.path} has {counted(len(self.names), 'column')}, "
-                f"but row {first + int(match[1])} below it has {match[2]}: "
-                f"close open quotes, quote cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'}, or correct the row."
-            )
+        if match is None:
+            return self._unreadable(printable(reason.splitlines()[0])[:200].rstrip("."))
+        mark = "tab" if self.delimiter == "\t" else "comma"
         return InputError(
-            f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')})."
+            f"The header of {self.path} has {counted(len(self.names), 'column')}, "
+            f"but row {first + int(match[1])} below it has {match[2]}: "
+            f"close open quotes, quote cells that contain a {mark}, or correct the row."
         )
 
 
 def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bool]:
-    """The position behind the last line end outside quotes, or 0, and whether a quote is still open.
+    """The position behind the last line end outside quotes, or 0, and whether a quote is open.
 
     The block begins where a row does. A quote opens at the start of a cell; a doubled one does not
     close it.
@@ -303,13 +287,14 @@ def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bo
 
 def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     """The names of the columns, and the position of the first row below them."""
+    import pyarrow as pa
+
     with path.open("rb") as file:
         mark = file.read(4)
-        if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise InputError(f"{path} is text in UTF-16: save it as UTF-8.")
-        if mark in (b"PAR1", b"PK\3\4") or mark[:2] == b"\x1f\x8b":
+        if mark.startswith(NO_TEXT):
             raise InputError(
-                f"{path} is not text but a Parquet, Excel or compressed file: save it as UTF-8 text, or correct its suffix."
+                f"{path} is not text in UTF-8 but in UTF-16, Parquet, Excel or compressed: "
+                "save it as UTF-8 text, or correct its suffix."
             )
         end = len(codecs.BOM_UTF8) if mark.startswith(codecs.BOM_UTF8) else 0
         file.seek(end)
@@ -321,39 +306,26 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
             while line := text.readline(BLOCK):
                 end += len(line.encode("utf-8", "surrogateescape"))
                 if len(line) == BLOCK:
-                    raise InputError(
-                        f"{path} cannot be read as a table: its header is longer than {BLOCK >> 20} MiB."
-                    )
+                    raise csv.Error(f"longer than {BLOCK >> 20} MiB")
                 yield line
 
         try:
-            names = next(
-                (
-                    row
-                    for row in csv.reader(lines(), delimiter=delimiter, strict=True)
-                    if any(cell.strip() for cell in row)
-                ),
-                None,
-            )
-        except csv.Error as error:
+            rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+            names = next(row for row in rows if any(cell.strip() for cell in row))
+            found = pa.array([name.strip().encode("utf-8") for name in names])
+        except StopIteration:
+            raise InputError(f"{path} has no rows below a header: all lines are empty.") from None
+        except (csv.Error, UnicodeError) as error:
+            reason = "not UTF-8" if isinstance(error, UnicodeError) else first_line(error)
             raise InputError(
-                f"{path} cannot be read as a table: its first line is not a header ({first_line(error)})."
+                f"The header of {path} cannot be read ({reason}): save the file as UTF-8 text."
             ) from None
-    if names is None:
-        raise InputError(
-            f"{path} has no rows below a header with column names: its lines are all empty."
-        )
-    text = "".join(names)
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
-    import pyarrow as pa
-
-    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(
-        pa.string()
-    ).to_pylist(), end
+    if any(b"\0" in name for name in found.to_pylist()):
+        raise InputError(f"The header of {path} holds a NUL byte: save the file as UTF-8 text.")
+    return without_apostrophes(found).cast(pa.string()).to_pylist(), end
 
 
-# ---- Parquet ----------------------------------------------------------------------------------------------------------
+# ---- Parquet -------------------------------------------------------------------------------------
 
 
 class ParquetTable(Table):
@@ -362,30 +334,15 @@ class ParquetTable(Table):
     path: Path
 
     def __init__(self, path: Path) -> None:
+        self.sizes = parquet_sizes(path)
         with _opened(path) as file:
-            self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
-            leaves = [file.schema.column(i) for i in range(len(file.schema))]
             self.texts = [
                 leaf.path
-                for leaf in leaves
+                for leaf in map(file.schema.column, range(len(file.schema)))
                 if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"
             ]
-            super().__init__(path, self.schema.names)
-
-    def row(self, i: int) -> str:
-        return f"Row {i + 1} of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        import pyarrow as pa
-
-        kind = self.schema.field(index).type
-        return bool(
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        )
-
-    def no_rows(self) -> InputError:
-        return InputError(f"{self.path} has no rows: give at least one example.")
+            super().__init__(path, file.schema_arrow.names, file.schema_arrow)
 
     def check_expansion(self, names: Iterable[str]) -> None:
         """Refuse a file whose columns of these names would take far more memory than it does."""
@@ -394,8 +351,9 @@ class ParquetTable(Table):
             chosen = [
                 field.name in wanted for field in self.schema for _ in range(_leaves(field.type))
             ]
-            check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
-            if most_text(self.path, chosen) > ALWAYS:
+            sizes = [size for size, wants in zip(self.sizes, chosen, strict=True) if wants]
+            check_expansion(self.path, packed, sum(size.expanded for size in sizes), FEWER)
+            if sum(size.most_text for size in sizes) > ALWAYS:
                 texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
                 for path, group in product(texts, range(file.num_row_groups)):
                     check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
@@ -420,32 +378,19 @@ class ParquetTable(Table):
                     on_progress(first, self.n_rows)
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 class ArrowTable(Table):
-    """A table of pandas, polars, pyarrow or another library with Arrow's interface; its rows are counted from 0."""
+    """A table in memory, of a library with Arrow's interface; its rows are counted from 0."""
+
+    row_name, first_row = "Row {} (counted from 0) of {}", 0
 
     def __init__(self, frame: Any) -> None:
         self.table = arrow_table(frame)
-        super().__init__(
-            f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}",
-            self.table.column_names,
-        )
-
-    def row(self, i: int) -> str:
-        return f"Row {i} (counted from 0) of {self.path}"
-
-    def numeric(self, index: int) -> bool | None:
-        import pyarrow as pa
-
-        kind = self.table.schema.field(index).type
-        return bool(
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        )
-
-    def no_rows(self) -> InputError:
-        return InputError(f"There are no rows in {self.path}: give at least one example.")
+        library = type(frame).__module__.partition(".")[0]
+        name = f"{library}.{type(frame).__name__}"
+        super().__init__(name, self.table.column_names, self.table.schema)
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
@@ -462,7 +407,7 @@ class ArrowTable(Table):
 
 
 def _text_bytes(file: Any, group: int, path: str) -> int:
-    """At least the memory that the texts of a column take which many cells share, 0 if it is little.
+    """The memory that the texts of a column take at least if many cells share them, 0 if little.
 
     The footer counts such texts once, and so does a file that is read as dictionaries.
     """
@@ -493,21 +438,19 @@ def _sizes_of_texts(column: Any) -> tuple[int, int]:
 def is_list(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    checks = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+    return any(check(kind) for check in checks)
 
 
 def _leaves(kind: Any) -> int:
     """The number of Parquet columns in which a column of this type is stored."""
-    return (
-        sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
-    )
+    fields = map(kind.field, range(kind.num_fields))
+    return sum(_leaves(field.type) for field in fields) or 1
 
 
 @contextmanager
 def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a Parquet file, whose columns `texts` become dictionaries; pyarrow's exceptions about a damaged one become an InputError."""
+    """Open a Parquet file, whose columns `texts` become dictionaries; a damaged one is refused."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -518,5 +461,5 @@ def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again."
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
         ) from None

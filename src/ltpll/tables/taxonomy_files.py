@@ -1,4 +1,4 @@
-"""Taxonomy files: groups of classes, read from a table of classes and their parents or from indented text."""
+"""Taxonomy files: groups of classes, from a table of classes and their parents or from text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ltpll.candidates.taxonomy import Taxonomy, build_taxonomy
 from ltpll.errors import InputError
-from ltpll.tables.columns import TextColumn
+from ltpll.tables.columns import read_texts
 from ltpll.tables.streaming import TABLE_SUFFIXES, check_is_file, open_table
 
 LARGEST = 1 << 26  # bytes of a text file
@@ -17,8 +17,9 @@ TAB = 8  # columns to which a tab in front of a name moves, if tabs and spaces a
 def read_taxonomy(path: Path) -> Taxonomy:
     """Read a taxonomy.
 
-    A table (.csv, .tsv or .parquet) has the columns `class` and `parent`, and may have a column `rank`; roots have no parent. In any other
-    file, each line is a name, indented under its parent; `genus: Vulpes` says that Vulpes is a genus.
+    A table (.csv, .tsv or .parquet) has the columns `class` and `parent`, and may have a column
+    `rank`; roots have no parent. In any other file, each line is a name, indented under its parent;
+    `genus: Vulpes` says that Vulpes is a genus.
 
     Args:
         path: The file.
@@ -35,40 +36,26 @@ def read_taxonomy(path: Path) -> Taxonomy:
         ('red fox', 'fennec')
     """
     if path.suffix.lower() in TABLE_SUFFIXES:
-        return _from_table(path)
-    return _from_text(path)
-
-
-def _from_table(path: Path) -> Taxonomy:
-    table = open_table(path)
-    names = ["class", "parent", *(["rank"] if "rank" in table.names else [])]
-    columns = [TextColumn(table, table.column(name), repeated=True) for name in names]
-    for batch in table.batches([column.index for column in columns]):
-        for column in columns:
-            column.add(batch)
-    cells = [column.values().tolist() for column in columns]
-    if len(cells) < 3:
-        cells.append([""] * len(cells[0]))
-    return build_taxonomy(zip(*cells, strict=True), table.row)
-
-
-def _from_text(path: Path) -> Taxonomy:
+        table = open_table(path)
+        ranks = ["rank"] if "rank" in table.names else []
+        cells = read_texts(table, ["class", "parent", *ranks])
+        columns = [[cell.strip() for cell in column] for column in cells]
+        rows = zip(*columns, *([] if ranks else [[""] * len(columns[0])]), strict=True)
+        return build_taxonomy(rows, table.row)
     check_is_file(path)
-    if path.stat().st_size > LARGEST:
-        raise InputError(
-            f"{path} is larger than {LARGEST >> 20} MiB: write a taxonomy as text with one name per line."
-        )
     try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
         lines = path.read_bytes().decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
+        numbers = [i for i, line in enumerate(lines) if line.strip()]
+        if not numbers:
+            raise ValueError("it is empty")
+    except ValueError as error:
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise InputError(
-            f"{path} is not UTF-8 text: save it as UTF-8 text with one name per line, or as .csv, .tsv or .parquet."
+            f"{path} cannot be read as a taxonomy ({reason}): write UTF-8 text with one name per "
+            "line, indented under its parent, or .csv, .tsv or .parquet."
         ) from None
-    numbers = [i for i, line in enumerate(lines) if line.strip()]
-    if not numbers:
-        raise InputError(
-            f"{path} holds no names: write one name per line, indented under its parent."
-        )
     return build_taxonomy(
         _indented(path, lines, numbers), lambda i: f"Line {numbers[i] + 1} of {path}"
     )
@@ -76,9 +63,7 @@ def _from_text(path: Path) -> Taxonomy:
 
 def _indented(path: Path, lines: list[str], numbers: list[int]) -> Iterator[tuple[str, str, str]]:
     """Name, parent and rank of each line."""
-    above: list[
-        tuple[int, str]
-    ] = []  # the lines that this one may be below, with their indentation
+    above: list[tuple[int, str]] = []  # indentations and names of lines that may hold this one
     for number in numbers:
         line = lines[number].expandtabs(TAB)
         indentation = len(line) - len(line.lstrip())
@@ -89,8 +74,8 @@ def _indented(path: Path, lines: list[str], numbers: list[int]) -> Iterator[tupl
             closed = above.pop()[0]
         if closed is not None and closed != indentation:
             raise InputError(
-                f"Line {number + 1} of {path} is indented by {indentation} columns, unlike every line above it that could be its sibling: "
-                "indent siblings by the same amount."
+                f"Line {number + 1} of {path} is indented by {indentation} columns, unlike every "
+                "line above it that could be its sibling: indent siblings by the same amount."
             )
         yield name, above[-1][1] if above else "", rank
         above.append((indentation, name))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError, first_line
 from ltpll.files import check_output, write_when_complete
-from ltpll.formatting import counted
+from ltpll.formatting import counted, format_names
 from ltpll.tables.formulas import with_apostrophes
 from ltpll.tables.streaming import TABLE_SUFFIXES
 
@@ -21,14 +21,14 @@ CHUNK = 1 << 16  # rows turned into text at a time
 def write_table(path: Path, columns: Any) -> None:
     """Write a table as .csv, .tsv or .parquet.
 
-    An existing file is replaced only once the new one is complete. In text files, cells that a spreadsheet would run as a formula
-    are prefixed with an apostrophe, which ltpll takes away when it reads them, and missing values
-    (None, NaN) are empty cells.
+    An existing file is replaced only once the new one is complete. In text files, cells that a
+    spreadsheet would run as a formula are prefixed with an apostrophe, which ltpll takes away when
+    it reads them, and missing values (None, NaN) are empty cells.
 
     Args:
         path: The file; its suffix determines the format.
-        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal length;
-            or a pyarrow table.
+        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal
+            length; or a pyarrow table.
 
     Raises:
         InputError: The columns cannot be written, or the path cannot be written to.
@@ -53,34 +53,27 @@ def write_table(path: Path, columns: Any) -> None:
 def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> Any:
     import pyarrow as pa
 
-    if not columns:
-        raise InputError(f"There are no columns to write to {path}.")
-    sizes = {name: len(values) for name, values in columns.items()}
-    first = next(iter(sizes))
-    uneven = next((name for name, size in sizes.items() if size != sizes[first]), None)
-    if uneven is not None:
+    if len({len(values) for values in columns.values()}) != 1:
+        sizes = [f"{name!r} with {counted(len(values), 'row')}" for name, values in columns.items()]
         raise InputError(
-            f"Columns of {path} differ in length: {first!r} has {counted(sizes[first], 'row')}, {uneven!r} has {sizes[uneven]}."
+            f"{path} is not written, since its columns need equal lengths: there are "
+            f"{format_names(sizes) or 'none'}."
         )
     arrays = {}
     for name, values in columns.items():
         try:
-            if isinstance(values, pa.Array):
-                array = values
-            else:
-                array = pa.array(
-                    np.ascontiguousarray(values)
-                    if isinstance(values, np.ndarray)
-                    else list(values),
-                    from_pandas=True,
-                )
+            if isinstance(values, np.ndarray):
+                values = np.ascontiguousarray(values)
+            array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
         except (pa.ArrowException, UnicodeError, OverflowError) as error:
             raise InputError(
-                f"The column {name!r} cannot be written to {path} ({first_line(error)}): give values of one type."
+                f"The column {name!r} cannot be written to {path} ({first_line(error)}): "
+                "give values of one type."
             ) from None
         if pa.types.is_nested(array.type) and path.suffix.lower() != ".parquet":
             raise InputError(
-                f"The column {name!r} holds lists, which {path.suffix} cannot store: join them to text, or write .parquet."
+                f"The column {name!r} holds lists, which {path.suffix} cannot store: "
+                "join them to text, or write .parquet."
             )
         arrays[str(name)] = array
     return pa.table(arrays)
@@ -92,14 +85,10 @@ def _write_text(table: Any, file: Any, delimiter: str) -> None:
     from pyarrow import csv as arrow
 
     if table.num_columns == 1:  # a missing value would be a blank line, which readers skip
-        table = table.set_column(
-            0, table.column_names[0], pc.fill_null(table.column(0).cast(pa.string()), "")
-        )
-    text = [
-        i
-        for i, column in enumerate(table.columns)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    ]
+        filled = pc.fill_null(table.column(0).cast(pa.string()), "")
+        table = pa.table([filled], names=table.column_names)
+    strings = pa.string(), pa.large_string()
+    text = [i for i, column in enumerate(table.columns) if column.type in strings]
     header = pa.table({str(i): pa.array([name]) for i, name in enumerate(table.column_names)})
     plain = arrow.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="needed")
     names = [with_apostrophes(header.column(i)) for i in range(header.num_columns)]

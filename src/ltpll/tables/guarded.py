@@ -1,0 +1,299 @@
+"""Guarded: binary files of strangers, opened in a child process with a limit of memory and time.
+
+A few wrong bytes make the readers of scipy and pyarrow crash the process. Here only the child dies,
+and the file is refused. The child starts with the first file and serves all later ones. It answers
+with one line of JSON, followed by the plain bytes of arrays; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.errors import InputError, first_line, printable
+from ltpll.tables.memory_limits import ALWAYS, COPIES, check_expansion, largest_expansion
+
+SECONDS, BYTES_PER_SECOND = 30.0, 1 << 20  # time for every file, and more for large ones
+LONGEST_MESSAGE = 1000
+NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory for each value of a Parquet file
+MAT_NUMBERS = {"double": 8, "single": 4, "logical": 1, "sparse": 0} | {
+    f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)
+}  # bytes per value; entries of sparse arrays are unknown until they are read
+SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
+
+
+class LeafSize(NamedTuple):
+    """What a leaf column of a Parquet file takes in memory, and if all cells share its text."""
+
+    expanded: int
+    most_text: int
+
+
+def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Read those of the named arrays that a MATLAB file has, as numpy arrays or scipy CSC matrices.
+
+    Raises:
+        InputError: The file is damaged or too large, or one of the arrays does not hold numbers.
+    """
+    from scipy.sparse import csc_matrix
+
+    shapes, arrays = _ask_child("mat", path, *names)
+    found: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        if shape is None:
+            found[name] = arrays.pop(0)
+            continue
+        values, rows, starts, *arrays = arrays
+        try:
+            found[name] = csc_matrix((values, rows, starts), shape=shape)
+            found[name].check_format(full_check=True)
+        except ValueError as error:
+            raise InputError(
+                f"The sparse array {name!r} of {path} is damaged ({first_line(error)})."
+            ) from None
+    return found
+
+
+def parquet_sizes(path: Path) -> list[LeafSize]:
+    """What each leaf column of a Parquet file takes in memory, from the footer.
+
+    It depends on the number of values, since dictionaries and run lengths pack millions of them
+    into a few bytes.
+
+    Raises:
+        InputError: The footer is damaged.
+    """
+    return [LeafSize(*sizes) for sizes in _ask_child("parquet", path)[0]]
+
+
+# ---- this process --------------------------------------------------------------------------------
+
+
+_child: subprocess.Popen[bytes] | None = None
+_lock = threading.Lock()
+
+
+def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+    """Let the child do a task; it is started if there is none, and again after it has died."""
+    seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
+    absolute = str(path.absolute())  # the child may be in another folder
+    with _lock:
+        timer = threading.Timer(seconds, _kill_child)
+        timer.daemon = True
+        try:
+            child = _running_child()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            start = time.monotonic()
+            with suppress(BrokenPipeError):
+                child.stdin.write(json.dumps([task, absolute, *arguments]).encode() + b"\n")
+                child.stdin.flush()
+            timer.start()
+            answer = json.loads(child.stdout.readline())
+            arrays = [_received_array(child.stdout, *about) for about in answer.get("arrays", ())]
+        except (json.JSONDecodeError, EOFError):  # no answer, or one that is cut off
+            end_child()
+            slow = time.monotonic() - start >= seconds
+            reason = f"takes more than {seconds:.0f} s" if slow else "crashes its reader"
+            raise InputError(
+                f"{path} is not read because it {reason}: it is damaged; write it again."
+            ) from None
+        except BaseException:  # an interrupt: the answer would be taken for that of the next file
+            end_child()
+            raise
+        finally:
+            timer.cancel()
+    if "refused" in answer:
+        raise InputError(
+            printable(answer["refused"].replace(absolute, str(path)))[:LONGEST_MESSAGE]
+        )
+    return answer["result"], arrays
+
+
+def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.empty(math.prod(shape), np.dtype(kind))
+    left = array.data.cast("B") if array.size else memoryview(b"")
+    while left:
+        n = stream.readinto(left)
+        if not n:
+            raise EOFError
+        left = left[n:]
+    return array.reshape(shape, order="F")
+
+
+def _running_child() -> subprocess.Popen[bytes]:
+    global _child
+    if _child is None or _child.poll() is not None:
+        # It imports what this process would, but nothing from the folder that it is started in.
+        paths = os.pathsep.join(map(os.path.abspath, sys.path))
+        _child = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        )
+        assert _child.stdout is not None
+        if not _child.stdout.readline():
+            status = _child.wait()
+            raise InputError(
+                f"The process that reads binary files ended with status {status} when it was "
+                "started: write the table as .csv."
+            )
+    return _child
+
+
+def _kill_child() -> None:
+    if _child is not None:
+        _child.kill()
+
+
+@atexit.register
+def end_child() -> None:
+    """End the child; the next file starts another one."""
+    global _child
+    child, _child = _child, None
+    if child is not None:
+        child.kill()
+        child.communicate()
+
+
+def _forget_child() -> None:
+    """After a fork, the child belongs to the parent."""
+    global _child, _lock
+    _child, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_child)
+
+
+# ---- the child -----------------------------------------------------------------------------------
+
+
+def _serve() -> None:
+    """Do tasks until the parent closes the pipe, whether it ends or is killed."""
+    import warnings
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches both; the parent handles it
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries may print
+    tasks = {"mat": _mat_arrays, "parquet": _parquet_sizes}
+    answers.write(b"ready\n")
+    answers.flush()
+    for line in sys.stdin.buffer:
+        task, path, *arguments = json.loads(line)
+        arrays: list[npt.NDArray[Any]] = []
+        try:
+            answer = {"result": tasks[task](Path(path), arguments, arrays)}
+            answer["arrays"] = [(array.dtype.str, array.shape) for array in arrays]
+        except InputError as error:
+            answer = {"refused": str(error)}
+        except MemoryError:
+            reason = "it would expand to far more than it holds"
+            answer = {"refused": f"{path} is not read because {reason}: {SMALLER}."}
+        answers.write(json.dumps(answer).encode() + b"\n")
+        for array in arrays if "result" in answer else ():
+            answers.write(array.ravel(order="F").data.cast("B"))
+        answers.flush()
+
+
+def _limit_memory(more: int) -> None:
+    """Limit this process to so many bytes more than it uses now, where the system can do that."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        limit = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _mat_arrays(
+    path: Path, names: Sequence[str], arrays: list[npt.NDArray[Any]]
+) -> dict[str, tuple[int, ...] | None]:
+    """The shape of each sparse array, None for a dense one; `arrays` gets what they consist of."""
+    from scipy.io import loadmat, whosmat
+    from scipy.sparse import issparse
+
+    packed = path.stat().st_size
+    # zlib unpacks 128 KiB at a time, which may become 128 MiB, twice for a moment.
+    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
+    shapes: dict[str, tuple[int, ...] | None] = {}
+    try:
+        with suppress(TypeError):  # raised where another array is an object, which has no shape
+            about = [one for one in whosmat(path, appendmat=False) if one[0] in names]
+            sizes = [math.prod(shape) * MAT_NUMBERS.get(kind, 0) for _, shape, kind in about]
+            check_expansion(path, packed, sum(sizes), SMALLER)
+        found = loadmat(path, appendmat=False, mat_dtype=True, variable_names=list(names))
+        for name in sorted(found.keys() & set(names)):
+            array = found[name]
+            if array.dtype.kind not in "biuf":
+                raise InputError(
+                    f"{name!r} of {path} holds cells, text or objects: save plain numbers."
+                )
+            array = array.tocsc() if issparse(array) else array
+            shapes[name] = array.shape if issparse(array) else None
+            parts = [array.data, array.indices, array.indptr] if issparse(array) else [array]
+            arrays += [_native(part) for part in parts]
+    except (InputError, MemoryError):
+        raise
+    except NotImplementedError:
+        raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
+    except Exception as error:  # scipy fails in unforeseeable ways
+        raise InputError(
+            f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is damaged."
+        ) from None
+    return shapes
+
+
+def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    kind = np.dtype("u1") if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+    return array.astype(kind, order="F", copy=False)
+
+
+def _parquet_sizes(path: Path, names: Sequence[str], arrays: list[Any]) -> list[tuple[int, int]]:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    _limit_memory(ALWAYS)
+    try:
+        about = pq.read_metadata(path)
+        found = []
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        for j in range(about.num_columns):
+            expanded = most_text = 0
+            for chunk in (group.column(j) for group in groups):
+                n, size = chunk.num_values, chunk.total_uncompressed_size
+                is_text = chunk.physical_type.endswith("BYTE_ARRAY")
+                if min(n, size) < 0:
+                    raise ValueError("its footer contains a negative size")
+                expanded += max(n * (TEXT_BYTES if is_text else NUMBER_BYTES), size)
+                most_text += n * size if is_text else 0
+            found.append((expanded, most_text))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
+        ) from None
+    return found
+
+
+if __name__ == "__main__":
+    _serve()
