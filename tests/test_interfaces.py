@@ -208,7 +208,8 @@ def test_a_rebalancers_state_round_trip_keeps_its_prior(rebalancer):
 def combinations():
     """Every method with every rebalancer that it accepts; along each row, all extras and none take turns, so every method meets both."""
     for i, method in enumerate(every_method()):
-        # "auto" is an anchor whose bounds are chosen at the start, so it has nothing else to checkpoint.
+        # "auto" is an anchor whose bounds are chosen at the start, so it has nothing else to
+        # checkpoint.
         for j, rebalancer in enumerate(
             ["none"] if method.why_no_rebalancer else sorted(REBALANCERS.keys() - {"auto"})
         ):

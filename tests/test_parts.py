@@ -97,7 +97,8 @@ MEMORY = [
     *(f"memory.model_follower.network.head.{what}" for what in ("weight", "bias")),
     *(f"memory.queue.{what}" for what in ("vectors", "labels", "next", "limit")),
 ]
-# What checkpoints and saved classifiers contain; these names cannot change without losing old files.
+# What checkpoints and saved classifiers contain; these names cannot change without losing old
+# files.
 ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
 STATE = {
     "corr": ["ramp"],
@@ -238,7 +239,7 @@ def test_a_part_shows_its_options():
     assert repr(PRODEN()) == "PRODEN()"
 
 
-# ---- building --------------------------------------------------------------------------------------------------------
+# ---- building ------------------------------------------------------------------------------------
 
 
 def test_parts_are_built_from_names_options_and_objects():
@@ -302,7 +303,7 @@ def test_what_is_not_a_part_is_refused(arguments, fragment):
     assert fragment in refusal(lambda: build_parts(*arguments), kind)
 
 
-# ---- plug-ins --------------------------------------------------------------------------------------------------------
+# ---- plug-ins ------------------------------------------------------------------------------------
 
 PLUGIN = '''
 """Uniform (Nobody et al., "Nothing", 2020): targets never change."""
@@ -378,7 +379,8 @@ def test_a_plug_in_is_loaded_when_the_registry_is_first_read(plugin_folder):
         ("ltpll_nowhere:Missing", "ModuleNotFoundError: No module named 'ltpll_nowhere'"),
         (
             "ltpll_plugin:Elsewhere",
-            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a method",
+            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a "
+            "method",
         ),
         ("ltpll_plugin:Taken", "The method name 'corr' is taken by ltpll.methods.corr.CORR"),
     ],

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
+# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do
+# not need it.
 _HOMES = {
     "Backbone": "backbones",
     "Batch": "interfaces",

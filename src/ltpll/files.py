@@ -62,7 +62,8 @@ def followed(path: Path) -> Path:
 def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = False) -> None:
     """Refuse a path to which no file with one of these suffixes can be written.
 
-    Call this before computing. `makes_folder` says that a missing folder will be created, unless a link leads to it.
+    Call this before computing. `makes_folder` says that a missing folder will be created, unless a
+    link leads to it.
     """
     real = followed(path)
     wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)
@@ -85,7 +86,8 @@ def cannot_write_error(
     path: Path, error: OSError, way_out: str = "choose another place"
 ) -> InputError:
     return InputError(
-        f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again."
+        f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then "
+        "try again."
     )
 
 
@@ -106,7 +108,8 @@ def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextM
         if isinstance(error, OSError) and error.errno not in NO_LOCKS:
             raise
         raise InputError(
-            f"The file system of {path.parent} does not support file locks, without which two processes could write "
+            f"The file system of {path.parent} does not support file locks, without which two "
+            "processes could write "
             "the same files: choose a folder on another file system, such as a local disk."
         ) from error
 

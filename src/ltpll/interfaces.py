@@ -1,7 +1,8 @@
 """Interfaces: what a method, a rebalancer and an extra are, the three kinds of parts that the trainer composes.
 
-Shapes, stated here once: `batch` is the number of examples in a step, `classes` the number of classes, `dim` the width of the features.
-Inside a step, targets and candidates are always dense, (batch, classes); `targets.py` and `candidates/` store them sparsely.
+Shapes, stated here once: `batch` is the number of examples in a step, `classes` the number of
+classes, `dim` the width of the features. Inside a step, targets and candidates are always dense,
+(batch, classes); `targets.py` and `candidates/` store them sparsely.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def linear_head(model: nn.Module) -> nn.Linear:
     head = getattr(model, "head", None)
     if not isinstance(head, nn.Linear):
         raise InputError(
-            "The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier."
+            "The model has no linear layer `.head`: wrap it with ltpll.models.split_head or "
+            "Classifier."
         )
     return head
 
@@ -140,9 +142,9 @@ class Training(Protocol):
 class Method(Configurable, nn.Module, ABC):
     """A loss against targets and a rule that refines the targets, written as if classes were balanced.
 
-    Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their own networks, queues, priors or
-    schedules. State must be kept in buffers and modules, so that it is checkpointed, and changed in place, so that steps recorded as CUDA
-    graphs see the change.
+    Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their
+    own networks, queues, priors or schedules. State must be kept in buffers and modules, so that it
+    is checkpointed, and changed in place, so that steps recorded as CUDA graphs see the change.
 
     Examples:
         A complete method; saved in a file of `ltpll/methods/`, it is available by its name everywhere:
@@ -167,7 +169,8 @@ class Method(Configurable, nn.Module, ABC):
     learns_refined: ClassVar[bool] = False
     """Whether the loss of a step uses the targets as this step refines them, instead of those from before it.
 
-    Extras that add inputs to the forward pass, such as mixup, blend the targets from before the step in either case: their inputs pass
+    Extras that add inputs to the forward pass, such as mixup, blend the targets from before the
+    step in either case: their inputs pass
     through the network together with the views whose outputs refine the targets."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
@@ -199,7 +202,8 @@ class Method(Configurable, nn.Module, ABC):
 
         Args:
             outputs: Raw logits and features of the views, with gradients.
-            targets: (batch, classes) targets from before this step or, with `learns_refined`, those that it refined.
+            targets: (batch, classes) targets from before this step or, with `learns_refined`, those
+                that it refined.
             candidates: (batch, classes) boolean mask.
         """
 
@@ -208,7 +212,8 @@ class Method(Configurable, nn.Module, ABC):
         """Return refined (batch, classes) targets; called without gradients.
 
         Args:
-            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the candidates.
+            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the
+                candidates.
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """

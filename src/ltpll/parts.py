@@ -38,10 +38,13 @@ def build_parts(
 
     Args:
         method: A name in `METHODS`, or a method.
-        rebalancer: A name in `REBALANCERS`, or a rebalancer; "auto" is "none" for methods that cannot be combined with one.
+        rebalancer: A name in `REBALANCERS`, or a rebalancer; "auto" is "none" for methods that
+            cannot be combined with one.
         extras: Names in `EXTRAS`, or extras.
-        options: Constructor arguments of parts given by name, for example `{"corr": {"form": "original"}}`.
-        **context: Facts that are passed on to parts given by name if their constructors take them, such as `class_frequencies`.
+        options: Constructor arguments of parts given by name, for example `{"corr": {"form":
+            "original"}}`.
+        **context: Facts that are passed on to parts given by name if their constructors take them,
+            such as `class_frequencies`.
 
     Returns:
         New parts; objects that were given are copied with their options and never changed.
@@ -61,7 +64,8 @@ def build_parts(
     for name in options:
         if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
             raise InputError(
-                f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name."
+                f"There are options for {shown(name)}, but no method, rebalancer or extra is given "
+                "by that name."
             )
     built = _build(METHODS, method, options, context)
     if rebalancer == AUTO and built.why_no_rebalancer:

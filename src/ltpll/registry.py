@@ -47,8 +47,9 @@ def _check_options(
 class Configurable:
     """An object whose constructor arguments can be read and changed by name, like those of a scikit-learn estimator.
 
-    Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and `GridSearchCV` searches over their options.
-    A constructor stores each argument unchanged in an attribute of the same name.
+    Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and
+    `GridSearchCV` searches over their options. A constructor stores each argument unchanged in an
+    attribute of the same name.
 
     Examples:
         >>> records = RECORDS(momentum=0.99)
@@ -72,7 +73,8 @@ class Configurable:
         """Change options; the object is then as if newly constructed, and has to be attached again before it is used.
 
         Raises:
-            InputError: If there is no such option, or its value is refused; nothing is changed then.
+            InputError: If there is no such option, or its value is refused; nothing is changed
+                then.
         """
         options = self.get_params()
         _check_options(type(self).__name__, params, options)
@@ -96,7 +98,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     Args:
         kind: What the classes are, for messages: "method".
         base: The class that all of them inherit from.
-        group: The entry point group in which other distributions offer classes, loaded when the registry is first read.
+        group: The entry point group in which other distributions offer classes, loaded when the
+            registry is first read.
 
     Examples:
         >>> METHODS["corr"](form="original").form
@@ -113,23 +116,27 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Add a class under its `name`; can be used as a decorator.
 
         Raises:
-            InputError: If the class does not inherit from `base` or does not define a name, or if the name is taken. A class of
-                `__main__` replaces another one there, so that a notebook cell can be run again.
+            InputError: If the class does not inherit from `base` or does not define a name, or if
+                the name is taken. A class of `__main__` replaces another one there, so that a
+                notebook cell can be run again.
         """
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(
-                f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}."
+                f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a "
+                f"{self.kind}."
             )
         name = cls.__dict__.get("name")
         if not isinstance(name, str) or not name:
             raise InputError(
-                f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}."
+                f"{cls.__name__} has no name: set the class attribute `name` to register it as a "
+                f"{self.kind}."
             )
         taken = self._classes.get(name)
         redefined = taken is not None and taken.__module__ == cls.__module__ == "__main__"
         if taken is not None and taken is not cls and not redefined:
             raise InputError(
-                f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}."
+                f"The {self.kind} name {shown(name)} is taken by "
+                f"{taken.__module__}.{taken.__qualname__}."
             )
         self._classes[name] = cls
         return cls
@@ -184,7 +191,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                     else first_line(error)
                 )
                 warnings.warn(
-                    f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded ({reason}).",
+                    f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded "
+                    f"({reason}).",
                     InputWarning,
                     stacklevel=4,
                 )

@@ -16,7 +16,8 @@ from ltpll.candidates.open_sets import OpenSets
 def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the classes where `mask` is true, and zero elsewhere.
 
-    Equal to `p * mask / sum(p * mask)` where that is defined, but cannot underflow to NaN or to zero.
+    Equal to `p * mask / sum(p * mask)` where that is defined, but cannot underflow to NaN or to
+    zero.
 
     Args:
         logits: (N, C).
@@ -29,7 +30,8 @@ def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
         >>> restricted_softmax(torch.zeros(1, 3), torch.tensor([[True, False, True]]))
         tensor([[0.5000, 0.0000, 0.5000]])
     """
-    # The smallest number rather than -inf, since a row of -inf gives NaN; the mask sets it to zero below.
+    # The smallest number rather than -inf, since a row of -inf gives NaN; the mask sets it to zero
+    # below.
     lowest = torch.finfo(logits.dtype).min
     return torch.softmax(logits.masked_fill(~mask, lowest), dim=1) * mask
 
@@ -115,7 +117,8 @@ class ClassTargets:
         shape, share = (len(candidates), candidates.n_classes), 1.0 / candidates.n_classes
         self.values = torch.full(shape, share, dtype=dtype, device=candidates.device)
         if candidates.weights is not None:
-            # The candidates of a row keep their total, so that they do not count more or less than the other classes.
+            # The candidates of a row keep their total, so that they do not count more or less than
+            # the other classes.
             sizes = candidates.sizes.long()
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
             self.values[rows, candidates.labels.long()] = (
@@ -168,11 +171,13 @@ def initial_targets(
 
     Args:
         candidates: The candidate sets.
-        targets_on: The layout that the method asks for: targets of the candidates alone, or of all classes.
+        targets_on: The layout that the method asks for: targets of the candidates alone, or of all
+            classes.
         dtype: The type in which targets are stored.
 
     Returns:
-        1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the total of the candidates.
+        1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the
+        total of the candidates.
 
     Examples:
         >>> initial_targets(Candidates.of([[0, 1], [2]]))[torch.tensor([0, 1])]

@@ -267,7 +267,7 @@ def test_stored_zeros_of_a_sparse_matrix_are_no_candidates_and_the_matrix_is_lef
     assert sorted(matrix.data) == [0, 0, 1, 1, 1]
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -438,7 +438,7 @@ def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
     assert seconds < 10
 
 
-# ---- refusing ---------------------------------------------------------------------------------------------------------
+# ---- refusing ------------------------------------------------------------------------------------
 
 
 def sparse(rows):
@@ -599,7 +599,7 @@ def test_refusing_a_label_raises_nothing_but_the_refusal(label):
         refusal(lambda: Candidates.of([[0, 1], [label]]))
 
 
-# ---- judging ----------------------------------------------------------------------------------------------------------
+# ---- judging -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [[[0, 1]] * 3, [[0, 1, 2]] * 2, [[1]] * 5])
@@ -640,7 +640,7 @@ def test_learnable_is_what_has_two_different_rows_and_a_warning_names_each_missi
     assert "\n" not in str(warning.message)
 
 
-# ---- groups -----------------------------------------------------------------------------------------------------------
+# ---- groups --------------------------------------------------------------------------------------
 
 
 def test_groups_are_numbered_in_order_of_appearance_and_follow_their_rows():
@@ -680,7 +680,7 @@ def test_groups_that_do_not_fit_are_refused(groups, message):
         Candidates.of(["a|b", "c"], groups=groups)
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------
 
 
 def weighted_rows(candidates):

@@ -53,7 +53,7 @@ def pictures_of_scenes(n=600, n_classes=12, seed=0):
     return Candidates.from_sets(sets, n_classes=n_classes), np.asarray(labels)
 
 
-# ---- the regime -------------------------------------------------------------------------------------------------------
+# ---- the regime ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_classes", "ambiguity"), [(10, 0.1), (10, 0.6), (40, 0.1)])
@@ -146,7 +146,7 @@ def test_sets_that_cannot_be_tested_are_unclear():
     assert estimate_prior(Candidates.from_matrix(np.ones((50, 4), int))).regime == "unclear"
 
 
-# ---- estimate and bounds ----------------------------------------------------------------------------------------------
+# ---- estimate and bounds -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero
     np.testing.assert_array_equal(known.centre, known.estimate)
 
 
-# ---- sets that lack the true label ------------------------------------------------------------------------------------
+# ---- sets that lack the true label ---------------------------------------------------------------
 
 
 def lacking_sets(n, share, seed, n_classes=6, q=0.4):

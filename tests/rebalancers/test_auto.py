@@ -59,7 +59,8 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
     assert single.because.endswith("% of the rows have a single label.")
     unclear = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0))
     assert unclear.because.startswith(
-        "Class shares are left alone, and labels that often share sets support each other, because it is "
+        "Class shares are left alone, and labels that often share sets support each other, because "
+        "it is "
     )
     known = started(Candidates.from_sets([[label] for label in LONG_TAIL]))
     assert known.because == "Every row has a single label, so targets need no rebalancing."

@@ -83,11 +83,12 @@ def test_data_of_several_chunks_are_drawn_like_data_of_one():
     sizes = candidates.sizes.numpy() - 1
     for part in np.split(sizes, [chunk, 2 * chunk]):
         assert deviation(part.sum(), len(part) * (n_classes - 1), q) < 4
-    # A chunk that started from the same seed again would repeat the first rows' draws; their sizes would agree everywhere.
+    # A chunk that started from the same seed again would repeat the first rows' draws; their sizes
+    # would agree everywhere.
     assert np.mean(sizes[:1000] == sizes[chunk : chunk + 1000]) < 0.3
 
 
-# ---- superclasses -----------------------------------------------------------------------------------------------------
+# ---- superclasses --------------------------------------------------------------------------------
 
 GROUPS = np.array([0, 1, 0, 2, 1, 0])
 
@@ -121,7 +122,7 @@ def test_an_eighth_fills_the_superclass_and_more_is_refused():
     assert "1.04" in refusal(lambda: superclass_candidates(y, GROUPS, 0.13, seed=0))
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 DRAWS = {
     "uniform": lambda y, q=0.1: uniform_candidates(y, 3, q, seed=0),

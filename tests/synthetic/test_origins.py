@@ -106,7 +106,7 @@ def test_settings_out_of_range_are_refused(draw):
         draw()
 
 
-# ---- votes ------------------------------------------------------------------------------------------------------------
+# ---- votes ---------------------------------------------------------------------------------------
 
 
 def test_annotators_vote_as_often_right_and_confuse_as_their_matrices_say():

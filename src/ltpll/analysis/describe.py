@@ -44,7 +44,8 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if all true labels are known.
+    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if all
+    true labels are known.
     """
 
     n_examples: int
@@ -81,8 +82,8 @@ def describe(
 
     Args:
         candidates: The candidate sets.
-        labels: True class numbers, −1 where unknown. If all are known, they add the ambiguity degree, class counts and the errors of the
-            estimated priors.
+        labels: True class numbers, −1 where unknown. If all are known, they add the ambiguity
+            degree, class counts and the errors of the estimated priors.
         most_pairs: The number of most frequent pairs of classes to list.
 
     Returns:
@@ -122,7 +123,7 @@ def describe(
     )
 
 
-# ---- sets and pairs ---------------------------------------------------------------------------------------------------
+# ---- sets and pairs ------------------------------------------------------------------------------
 
 
 def co_occurrence(sets: DistinctSets) -> Any:
@@ -130,7 +131,8 @@ def co_occurrence(sets: DistinctSets) -> Any:
     largest = int(sets.sizes.max())
     if largest > LARGEST_SET:  # the pairs of its labels alone take gigabytes
         raise InputError(
-            f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at most "
+            f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at "
+            "most "
             f"{LARGEST_SET:,}: leave such rows out, or limit the classes that are possible in them."
         )
     return (sets.matrix.T @ sets.matrix.multiply(sets.counts[:, None]).tocsr()).tocsr()
@@ -139,8 +141,9 @@ def co_occurrence(sets: DistinctSets) -> Any:
 def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: int) -> Pairs:
     """Count the pairs of classes that share sets, and list the `most` most frequent pairs.
 
-    A pair is above chance if √count is too far from its expectation under independence, where it has a standard deviation of 1/2;
-    the threshold keeps the probability of finding any such pair by chance below 1%.
+    A pair is above chance if √count is too far from its expectation under independence, where it
+    has a standard deviation of 1/2; the threshold keeps the probability of finding any such pair by
+    chance below 1%.
     """
     upper = triu(together, k=1).tocoo()
     counts, expected = (
@@ -204,9 +207,10 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
 def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
     """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for any true labels.
 
-    Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the sets. Summing over the k most
-    frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1).
-    Upper: at most n_ab examples of class a have b in their sets, and the rows with the set {a} are examples of a without b.
+    Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the
+    sets. Summing over the k most frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1). Upper:
+    at most n_ab examples of class a have b in their sets, and the rows with the set {a} are
+    examples of a without b.
     """
     shares = np.sort(sets.appearances / sets.n)[::-1]
     low = float(((np.cumsum(shares)[1:] - 1) / np.arange(1, len(shares))).max())
@@ -218,7 +222,7 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
     return max(low, 0.0), high
 
 
-# ---- the class prior --------------------------------------------------------------------------------------------------
+# ---- the class prior -----------------------------------------------------------------------------
 
 
 def _errors(prior: PriorEstimate, truth: Array) -> dict[str, float]:

@@ -108,8 +108,8 @@ class Memory(nn.Module):
         """Compare a batch with itself, its second views and the queue, and add the second views to the queue.
 
         Returns:
-            Similarities divided by the temperature, whether both have the same label, and whether the pair may be compared at all; each
-            is (batch, batch + batch + queue).
+            Similarities divided by the temperature, whether both have the same label, and whether
+            the pair may be compared at all; each is (batch, batch + batch + queue).
         """
         n = len(labels)
         vectors, earlier = self.queue.held()

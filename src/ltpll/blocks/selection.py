@@ -27,7 +27,8 @@ def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:
 
 def mixup_weights(alpha: int, generator: torch.Generator) -> Tensor:
     """max(λ, 1 − λ) with λ ~ Beta(α, α): the share of the first example in a blend."""
-    # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a generator.
+    # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a
+    # generator.
     share = torch.rand(2 * alpha - 1, generator=generator, device=generator.device).median()
     return torch.maximum(share, 1 - share)
 

@@ -29,7 +29,8 @@ def arrow_table(frame: Any) -> Any:
     """A table as a pyarrow Table, whose text and lists have the types that all of pyarrow's functions support.
 
     Raises:
-        InputError: A column cannot be converted, for example because it holds values of several types.
+        InputError: A column cannot be converted, for example because it holds values of several
+            types.
     """
     import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -71,7 +72,8 @@ def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
             or pa.types.is_decimal(kind)
         ):
             raise InputError(
-                f"The column {field.name!r} holds {kind}, not numbers: turn text and categories into numbers first."
+                f"The column {field.name!r} holds {kind}, not numbers: turn text and categories "
+                "into numbers first."
             )
     if not table.num_columns:
         return np.zeros((table.num_rows, 0)), []

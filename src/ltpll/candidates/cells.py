@@ -71,7 +71,8 @@ def names_to_numbers(
     if len(unknown):
         first = int(unknown[0])
         raise InputError(
-            f"{row(row_at(first, indptr))} has the candidate {unknown_class_error(names[codes[first]], classes)}."
+            f"{row(row_at(first, indptr))} has the candidate "
+            f"{unknown_class_error(names[codes[first]], classes)}."
         )
     return FlatSets(indptr, numbers, len(classes), tuple(classes))
 
@@ -89,7 +90,7 @@ def no_candidates_error(row: str, n: int = 1, *, advice: str = "list every class
     return f"{row} has no candidate label{more}: drop the row, or {advice} if nothing is known about it."
 
 
-# ---- one cell ---------------------------------------------------------------------------------------------------------
+# ---- one cell ------------------------------------------------------------------------------------
 
 
 class Cell(NamedTuple):
@@ -109,13 +110,15 @@ def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> C
     if labels is None:
         if cell.startswith("[") and cell.endswith("]"):
             raise InputError(
-                f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] or cat|dog.'
+                f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] '
+                "or cat|dog."
             )
         return Cell([name for part in cell.split(separator) if (name := part.strip())], False)
     for label in labels:
         if not isinstance(label, (str, int, float)) or isinstance(label, bool):
             raise InputError(
-                f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat list of names."
+                f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat "
+                "list of names."
             )
     return Cell(
         [
@@ -141,7 +144,8 @@ def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> 
             or not 0 <= score <= LARGEST_SCORE
         ):
             raise InputError(
-                f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers that are not negative, as in "
+                f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers "
+                "that are not negative, as in "
                 '{"cat": 0.7, "dog": 0.3}.'
             )
     return Cell(
@@ -179,7 +183,7 @@ def _parsed(cell: str) -> dict[Any, Any] | list[Any] | None:
     return found if isinstance(found, (dict, list)) else None
 
 
-# ---- many cells -------------------------------------------------------------------------------------------------------
+# ---- many cells ----------------------------------------------------------------------------------
 
 
 class NameCodes:
@@ -248,13 +252,14 @@ class CollectedSets:
 class TextSets(CollectedSets):
     """Candidate sets written as text, parsed with Arrow because Python takes several times as long.
 
-    Whether a column has scores, as in `fox:0.6`, is decided by the first batch that names a class: either all names in it have a
-    score, or none is read as one.
+    Whether a column has scores, as in `fox:0.6`, is decided by the first batch that names a class:
+    either all names in it have a score, or none is read as one.
 
     Args:
         separator: What separates the entries of a cell.
         row: How an error message refers to a row.
-        classes: The classes, if known; if one of them looks like a name with a score, no text is read as a score.
+        classes: The classes, if known; if one of them looks like a name with a score, no text is
+            read as a score.
     """
 
     def __init__(
@@ -263,7 +268,8 @@ class TextSets(CollectedSets):
         super().__init__(row)
         if not separator:
             raise InputError(
-                "The separator between candidate names is empty: give the character that separates them, such as '|'."
+                "The separator between candidate names is empty: give the character that separates "
+                "them, such as '|'."
             )
         self.separator = separator
         self.names = NameCodes()
@@ -282,7 +288,8 @@ class TextSets(CollectedSets):
             parts = pc.split_pattern(cells, self.separator)
             sizes = pc.list_value_length(parts).to_numpy()
             names = parts.flatten()
-            # Looking for scores in the first batch only, and only if there is a colon, keeps plain cells fast.
+            # Looking for scores in the first batch only, and only if there is a colon, keeps plain
+            # cells fast.
             if self._scored is False or (self._scored is None and not self._may_have_scores(names)):
                 self._add_names(self.names.encode(names), sizes)
             else:
@@ -389,7 +396,8 @@ class TextSets(CollectedSets):
         too_large = np.flatnonzero(scores > LARGEST_SCORE)
         if len(too_large):
             raise InputError(
-                f"{self.row(first + int(rows[too_large[0]]))} has a score that is too large: give finite numbers."
+                f"{self.row(first + int(rows[too_large[0]]))} has a score that is too large: give "
+                "finite numbers."
             )
         if plain.any() and (self._scored or by_objects):
             raise self._mixed(
@@ -398,7 +406,8 @@ class TextSets(CollectedSets):
         if by_objects and self._scored is False:
             position = int(np.flatnonzero(np.isfinite(scores))[0])
             raise InputError(
-                f"{self.row(first + int(rows[position]))} gives {shown(names[position].as_py())} a score, but earlier rows have candidates "
+                f"{self.row(first + int(rows[position]))} gives {shown(names[position].as_py())} a "
+                "score, but earlier rows have candidates "
                 "without scores: give all candidates of the column scores, or none."
             )
         if plain.any():
@@ -412,7 +421,8 @@ class TextSets(CollectedSets):
 
     def _mixed(self, row: int, name: str) -> InputError:
         return InputError(
-            f"{self.row(row)} has the candidate {shown(name)} without a score, while others have one, as in fox:0.6: give every candidate "
+            f"{self.row(row)} has the candidate {shown(name)} without a score, while others have "
+            "one, as in fox:0.6: give every candidate "
             'a score, or write names that end like scores in JSON lists, as in ["16:9"].'
         )
 
@@ -464,15 +474,17 @@ def check_separator(
 ) -> None:
     """Refuse entries such as `cat;dog` that were probably meant to be split, and warn about entries that may have been.
 
-    They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either all pieces recur or the default
-    separator occurs in them.
+    They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either
+    all pieces recur or the default separator occurs in them.
 
     Args:
         found: The entries of each row.
-        separator: What separated them; empty for single labels, about which there is a warning only if some pieces recur.
+        separator: What separated them; empty for single labels, about which there is a warning only
+            if some pieces recur.
         known: Names that are classes, and never refused.
         row: How a message refers to a row.
-        advice: What to do if names are separated by the given text; by default, to pass it as `separator`.
+        advice: What to do if names are separated by the given text; by default, to pass it as
+            `separator`.
     """
     indptr, codes, names = found[:3]
     classes = set(known)
@@ -515,11 +527,13 @@ def check_separator(
         if meant:
             instead = f" rather than {shown(separator)}" if separator else ""
             raise InputError(
-                f"{row(row_at(position, indptr))} has the candidate {shown(name)}, which looks like several labels separated by "
+                f"{row(row_at(position, indptr))} has the candidate {shown(name)}, which looks "
+                "like several labels separated by "
                 f"{other!r}{instead}: use one separator throughout, and {do}."
             )
         warnings.warn(
-            f"No set has more than one candidate, and {len(pieces)} class names contain {other!r}, such as {shown(name)}: if these are "
+            f"No set has more than one candidate, and {len(pieces)} class names contain {other!r}, "
+            f"such as {shown(name)}: if these are "
             f"several labels each, {do}.",
             InputWarning,
             stacklevel=2,
@@ -562,7 +576,8 @@ def as_texts(
             if any("\ud800" <= letter <= "\udfff" for letter in text)
         )
         raise InputError(
-            f"{row(rows[i])} holds {shown(texts[i])}, which is not valid Unicode text: correct the row."
+            f"{row(rows[i])} holds {shown(texts[i])}, which is not valid Unicode text: correct the "
+            "row."
         ) from None
 
 

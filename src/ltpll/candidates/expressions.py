@@ -1,7 +1,8 @@
 """Expressions: the entries of cells (names, groups, exclusions, `*`, scores) turned into class numbers.
 
-The set of a row is made in this order: what its cell names, with groups expanded; minus the excluded classes; without the classes that
-are not possible there; and with weights that sum to one again.
+The set of a row is made in this order: what its cell names, with groups expanded; minus the
+excluded classes; without the classes that are not possible there; and with weights that sum to one
+again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Possible:
     Args:
         lists: The lists of possible classes.
         of_row: The list of each row; −1 if every class is possible.
-        where: How a message refers to the place that list i belongs to, such as "at the site 'north'".
+        where: How a message refers to the place that list i belongs to, such as "at the site
+            'north'".
         row: How a message refers to list i itself.
     """
 
@@ -61,7 +63,8 @@ class SetRules:
         empty: What a row without entries means: "stop" (an error) or "all" (every class).
         excluded: Classes that are removed from each row's set, from a column of their own.
         possible: The classes that are possible in each row.
-        check_size: Called with the number of candidates of all rows before memory is allocated for them; it may refuse them.
+        check_size: Called with the number of candidates of all rows before memory is allocated for
+            them; it may refuse them.
     """
 
     taxonomy: Taxonomy | None = None
@@ -109,8 +112,9 @@ def class_sets(
 
     Args:
         entries: The entries of each row.
-        classes: The classes; by default the names that occur, which are leaves if there is a taxonomy. With a taxonomy or lists of
-            possible classes, classes that remain in no set are left out.
+        classes: The classes; by default the names that occur, which are leaves if there is a
+            taxonomy. With a taxonomy or lists of possible classes, classes that remain in no set
+            are left out.
         rules: How entries become sets.
         order: How the names that occur are sorted.
         row: How an error message refers to a row.
@@ -159,7 +163,8 @@ def class_sets(
     )
     if not names:
         raise InputError(
-            f"No cell names a class, so it is not known what {row(0)} stands for: name the classes in some cells."
+            f"No cell names a class, so it is not known what {row(0)} stands for: name the classes "
+            "in some cells."
         )
     problem = _Problem(names, rules.check_size)
     for what, column in columns.items():
@@ -204,7 +209,8 @@ class _Column:
             mark = _Mark(False, name) if literal else _mark(name)
             if mark.name == "":
                 raise InputError(
-                    f"{self._where(code)} has {shown(name)} without a name: write !dog for every class but dog."
+                    f"{self._where(code)} has {shown(name)} without a name: write !dog for every "
+                    "class but dog."
                 )
             self.marks[code] = mark
             try:
@@ -230,7 +236,8 @@ class _Column:
             numbers = [number[name] for name in self.members[code] if name in number]
             if not numbers and not lenient:
                 raise InputError(
-                    f"{self._where(code)} has the {self.what} {unknown_class_error(self.marks[code].name, names)}."
+                    f"{self._where(code)} has the {self.what} "
+                    f"{unknown_class_error(self.marks[code].name, names)}."
                 )
             found.append(np.asarray(numbers, dtype=np.int64))
         sizes = np.zeros(len(self.entries.names), dtype=np.int64)
@@ -315,7 +322,8 @@ class _Problem:
             mixed = np.flatnonzero(has[0] & has[1])
             if len(mixed):
                 raise InputError(
-                    f"{row(int(mixed[0]))} has both * and candidates with scores: give one of the two."
+                    f"{row(int(mixed[0]))} has both * and candidates with scores: give one of the "
+                    "two."
                 )
             zero = named & (scores == 0)
             dropped = np.flatnonzero(
@@ -323,7 +331,8 @@ class _Problem:
             )
             if len(dropped):
                 raise InputError(
-                    f"{row(int(dropped[0]))} has only candidates with the score 0: give one of them a higher score, or drop the row."
+                    f"{row(int(dropped[0]))} has only candidates with the score 0: give one of "
+                    "them a higher score, or drop the row."
                 )
             named &= ~zero
         named &= ~full[rows]

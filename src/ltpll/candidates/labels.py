@@ -39,10 +39,13 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     """Read candidate sets or plain labels.
 
     Args:
-        y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels unless one of them is written as a
-            set, such as `"cat|dog"`. Rows that are collections are sets; a two-dimensional array is a 0/1 matrix.
-        classes: The names of the classes in order. A string that is one of them is a plain label even if it contains `|`.
-        more: Whether sets and labels may name other classes too, which are then added behind `classes`; otherwise they are refused.
+        y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels
+            unless one of them is written as a set, such as `"cat|dog"`. Rows that are collections
+            are sets; a two-dimensional array is a 0/1 matrix.
+        classes: The names of the classes in order. A string that is one of them is a plain label
+            even if it contains `|`.
+        more: Whether sets and labels may name other classes too, which are then added behind
+            `classes`; otherwise they are refused.
 
     Returns:
         The candidates, the names of the classes, and whether `y` held plain labels.
@@ -141,7 +144,8 @@ def _plain_labels(
         names, numbers = np.unique(array, return_inverse=True)
     except TypeError:
         raise InputError(
-            "Some labels are text and others are numbers or missing: use one type throughout, and fill in missing labels."
+            "Some labels are text and others are numbers or missing: use one type throughout, and "
+            "fill in missing labels."
         ) from None
     except ValueError as error:
         raise InputError(str(error)) from None
@@ -165,7 +169,8 @@ def _plain_labels(
             number |= {name: len(number) + i for i, name in enumerate(unknown)}
         elif unknown:
             raise InputError(
-                f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}."
+                f"There is no class {shown(unknown[0])}; the classes are "
+                f"{', '.join(map(str, list(classes)[:10]))}."
             )
         numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
         names = np.asarray(list(classes))

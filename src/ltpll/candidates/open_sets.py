@@ -1,7 +1,8 @@
 """Open sets: candidate sets that may lack the true label, and get one from outside the set.
 
-If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at random, then a class outside such a set
-is less probable than a candidate with the same logit by the factor
+If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at
+random, then a class outside such a set is less probable than a candidate with the same logit by the
+factor
 
     λ = ε / (1 − ε) · k / (C − k),
 
@@ -36,9 +37,10 @@ def outside_odds(
     """λ of sets of these sizes: how probable a class outside a set is compared with a candidate that has the same logit.
 
     Args:
-        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
-            classes.
-        sizes: The number of candidates of each set; a set of all classes has no class outside, and any finite number.
+        shares: The share of sets that lack the true label, below 1: one number, or one for each
+            size of a set, from 0 to the number of classes.
+        sizes: The number of candidates of each set; a set of all classes has no class outside, and
+            any finite number.
         n_classes: The number of classes.
     """
     share = np.asarray(shares, dtype=np.float64)
@@ -56,12 +58,13 @@ class OpenSets(Candidates):
 
     Args:
         sets: The candidate sets.
-        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
-            classes.
+        shares: The share of sets that lack the true label, below 1: one number, or one for each
+            size of a set, from 0 to the number of classes.
 
     Attributes:
         guests: (N,) the added label of each row, a number of any type; −1 where there is none.
-        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded steps hold on to it.
+        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded
+            steps hold on to it.
 
     Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)

@@ -55,7 +55,8 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     if matrix.dtype.kind not in "biuf":
         content = "Python objects" if matrix.dtype == object else f"numpy's {matrix.dtype.name}"
         raise InputError(
-            f"A candidate matrix holds zeros and ones; this one holds {content}: convert it to int first."
+            f"A candidate matrix holds zeros and ones; this one holds {content}: convert it to int "
+            "first."
         )
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
@@ -68,17 +69,20 @@ def check_shape(
     """The class names of a matrix, which must have one column for each."""
     if matrix.ndim != 2:
         raise InputError(
-            f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}."
+            "A candidate matrix has two dimensions (rows × classes); this one has shape "
+            f"{matrix.shape}."
         )
     n_columns = matrix.shape[1]
     if n_classes is not None and n_classes != n_columns:
         raise InputError(
-            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
+            f"n_classes is {n_classes}, but the candidate matrix has "
+            f"{counted(n_columns, 'column')}: give only one of the two."
         )
     names = None if classes is None else check_class_names(classes)
     if names is not None and len(names) != n_columns:
         raise InputError(
-            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
+            f"There {are(len(names))} {counted(len(names), 'class name')} for "
+            f"{counted(n_columns, 'column')} of the candidate matrix: "
             "give one name per column."
         )
     return names
@@ -106,7 +110,8 @@ def read_sets(
     )
     if nested is not None:
         raise InputError(
-            f"Row {row_at(nested, indptr)} has the candidate {shown(labels[nested])}, which is not a name: give flat lists."
+            f"Row {row_at(nested, indptr)} has the candidate {shown(labels[nested])}, which is not "
+            "a name: give flat lists."
         )
     other = (
         None
@@ -115,7 +120,8 @@ def read_sets(
     )
     if other is not None:
         raise InputError(
-            f"Row {row_at(other, indptr)} has the candidate {shown(labels[other])}, which is not a string, while others are names: "
+            f"Row {row_at(other, indptr)} has the candidate {shown(labels[other])}, which is not a "
+            "string, while others are names: "
             "use names everywhere, or give the list of classes."
         )
     codes = {label: i for i, label in enumerate(dict.fromkeys(labels))}
@@ -153,7 +159,8 @@ def read_cells(
         if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
             if rules != PLAIN_RULES:
                 raise InputError(
-                    "taxonomy and empty are for candidates that are all names: write them as text, or omit the two."
+                    "taxonomy and empty are for candidates that are all names: write them as text, "
+                    "or omit the two."
                 )
             return WeightedSets(
                 read_sets([cell.entries for cell in parsed], classes, n_classes), None
@@ -181,7 +188,8 @@ def is_missing_value(cell: Any) -> bool:
 def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     if isinstance(row, (str, bytes)):
         raise InputError(
-            f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names everywhere, or strings everywhere."
+            f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names "
+            "everywhere, or strings everywhere."
         )
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
@@ -200,7 +208,8 @@ def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> Non
     if len(wrong):
         value = values[wrong[0]]
         raise InputError(
-            f"Row {row_of(int(wrong[0]))} of the candidate matrix holds {value}, but only 0 and 1 are allowed: "
+            f"Row {row_of(int(wrong[0]))} of the candidate matrix holds {value}, but only 0 and 1 "
+            "are allowed: "
             "turn scores into sets first, for example `scores > 0`."
         )
 
@@ -211,7 +220,8 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
     if len(set(names)) != len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
         raise InputError(
-            f"The class name {shown(repeated)} occurs twice in the list of classes: names must be distinct."
+            f"The class name {shown(repeated)} occurs twice in the list of classes: names must be "
+            "distinct."
         )
     return names
 
@@ -219,7 +229,8 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
 def _checked(sets: FlatSets, n_classes: int | None) -> FlatSets:
     if n_classes is not None and n_classes != sets.n_classes:
         raise InputError(
-            f"n_classes is {n_classes}, but there {are(sets.n_classes)} {counted(sets.n_classes, 'class name')}: give only one of the two."
+            f"n_classes is {n_classes}, but there {are(sets.n_classes)} "
+            f"{counted(sets.n_classes, 'class name')}: give only one of the two."
         )
     return sets
 
@@ -247,7 +258,8 @@ def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[A
     if len(wrong):
         first = int(wrong[0])
         raise InputError(
-            f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}, which is not a class number: "
+            f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}, which is not a "
+            "class number: "
             "use whole numbers from 0, or give the list of classes."
         )
     return numbers

@@ -46,7 +46,8 @@ def chosen_by_scores(
     """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the share `mass` of all.
 
     Args:
-        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores the first counts as higher.
+        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores
+            the first counts as higher.
         top_k: The number of candidates, or None.
         mass: The share of the row's sum, or None.
 
@@ -78,7 +79,8 @@ def read_scores(
     """Read an N × C matrix of scores, which may be sparse."""
     if (top_k is None) == (mass is None):
         raise InputError(
-            "Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): give one of the two."
+            "Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): "
+            "give one of the two."
         )
     if isinstance(matrix, Tensor):
         matrix = matrix.detach().cpu().to_dense().double().numpy()
@@ -97,7 +99,8 @@ def read_scores(
             i, label = wrong[0].tolist()
             name = shown(label if names is None else names[label])
             raise InputError(
-                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be finite and not negative; "
+                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be "
+                "finite and not negative; "
                 "turn logits into probabilities first, for example with a softmax."
             )
         chosen = chosen_by_scores(block, top_k, mass)

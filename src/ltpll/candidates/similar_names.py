@@ -23,7 +23,8 @@ SHORTEST_FOLDED = 3  # the same for names that differ only in capitals, blanks o
 LONGEST = 200
 MOST_CLASSES = 50_000
 MOST_NAMED = 3  # in a warning
-# What distinguishes "type A" from "type B", "class 1" from "class 2", and "stage 2a" from "stage 2b".
+# What distinguishes "type A" from "type B", "class 1" from "class 2", and "stage 2a" from "stage
+# 2b".
 ENUMERATION = r"\b\w?[0-9]+\w?\b|[0-9]+|\b(?:\w|[ivx]+[a-d]?)\b"
 
 
@@ -131,7 +132,8 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
             ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent)
         )
         sentences.append(
-            f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} ({counted(one.frequent_rows, 'row')})"
+            f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} "
+            f"({counted(one.frequent_rows, 'row')})"
         )
     more = (
         f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}"
@@ -139,7 +141,8 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
         else ""
     )
     warnings.warn(
-        f"The class {'; '.join(sentences)}{more}: correct {'it if it is' if len(found) == 1 else 'those that are'} misspelled.",
+        f"The class {'; '.join(sentences)}{more}: correct "
+        f"{'it if it is' if len(found) == 1 else 'those that are'} misspelled.",
         InputWarning,
         stacklevel=3,
     )

@@ -46,8 +46,9 @@ class Rows(NamedTuple):
 class Candidates:
     """The candidate labels of N examples among C classes.
 
-    Row i has the labels `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct. `candidates[index]` is a dense boolean (batch, C)
-    tensor for a tensor of row numbers, on the device of the candidates. Build candidates with `Candidates.of` or one of the `from_…`
+    Row i has the labels `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct.
+    `candidates[index]` is a dense boolean (batch, C) tensor for a tensor of row numbers, on the
+    device of the candidates. Build candidates with `Candidates.of` or one of the `from_…`
     constructors; this one does not check its arguments.
 
     Args:
@@ -56,8 +57,10 @@ class Candidates:
         n_classes: The number of classes.
         classes: Their names; by default 0, 1, ….
         groups: (N,) int64 numbers of the picture or scene that each row belongs to, if known.
-        weights: (L,) float32, the evidence for each entry of `labels` that is known before training; it sums to one in each row.
-        observed: The sets before a person's answers replaced some of them; they say how the sets arose, and how frequent classes are.
+        weights: (L,) float32, the evidence for each entry of `labels` that is known before
+            training; it sums to one in each row.
+        observed: The sets before a person's answers replaced some of them; they say how the sets
+            arose, and how frequent classes are.
 
     Examples:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
@@ -90,13 +93,14 @@ class Candidates:
             max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device
         )
         self._last: tuple[Tensor, Rows] | None = None
-        # Relative to equal weights, so that equal weights change nothing. Computed here, because a CUDA graph must not allocate it.
+        # Relative to equal weights, so that equal weights change nothing. Computed here, because a
+        # CUDA graph must not allocate it.
         sizes = self.sizes.long()
         self._log_weights = (
             None if weights is None else (weights * sizes.repeat_interleave(sizes)).log()
         )
 
-    # ---- building -------------------------------------------------------------------------------------------------
+    # ---- building --------------------------------------------------------------------------------
 
     @classmethod
     def of(
@@ -113,15 +117,21 @@ class Candidates:
         """Build candidates from any object that holds the sets.
 
         Args:
-            source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or pyarrow), a list of sets, or a list, array or
-                column (pandas, polars, pyarrow) of lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every
-                class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a score for each name.
-            classes: The names of the classes in order; by default the column names of a table, or the sorted names that occur.
+            source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or
+                pyarrow), a list of sets, or a list, array or column (pandas, polars, pyarrow) of
+                lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"`
+                (every class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a
+                score for each name.
+            classes: The names of the classes in order; by default the column names of a table, or
+                the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
-            groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
-            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
-            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
+            groups: The picture or scene that each row belongs to, as any hashable values (see
+                `with_groups`).
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
+                or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every
+                class).
 
         Returns:
             The candidates; `source` itself if it is a `Candidates` already and no groups are given.
@@ -177,7 +187,8 @@ class Candidates:
             return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             raise InputError(
-                f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings."
+                f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of "
+                "sets or a list of strings."
             )
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
 
@@ -212,18 +223,21 @@ class Candidates:
     ) -> Candidates:
         """Build weighted candidates from an N × C matrix of a model's probabilities.
 
-        The weights are the fourth roots of the scores (see `with_weights`), since models are overconfident; `with_weights(None)` removes
-        them.
+        The weights are the fourth roots of the scores (see `with_weights`), since models are
+        overconfident; `with_weights(None)` removes them.
 
         Args:
-            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not negative.
-            top_k: The candidates are the k classes with the highest scores, without those whose score is zero.
-            mass: The candidates are the fewest classes that together have this share of the row's scores.
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not
+                negative.
+            top_k: The candidates are the k classes with the highest scores, without those whose
+                score is zero.
+            mass: The candidates are the fewest classes that together have this share of the row's
+                scores.
             classes: One name per column; by default 0, 1, ….
 
         Raises:
-            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or not finite, or all scores of a row are
-                zero.
+            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or
+                not finite, or all scores of a row are zero.
 
         Examples:
             >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
@@ -244,9 +258,11 @@ class Candidates:
         """Build candidates from one set or list of labels per row.
 
         Args:
-            sets: Labels are class names if `classes` is given or if they are strings, and class numbers from 0 otherwise.
+            sets: Labels are class names if `classes` is given or if they are strings, and class
+                numbers from 0 otherwise.
             classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes; by default, numbers run up to the largest one that occurs.
+            n_classes: The number of classes; by default, numbers run up to the largest one that
+                occurs.
 
         Raises:
             InputError: A row is empty or not a collection, or a label is not a class.
@@ -270,19 +286,24 @@ class Candidates:
     ) -> Candidates:
         """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
 
-        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every class; and if all names end in a
-        number, as in `cat:0.7|dog:0.3`, the numbers are scores that weight the candidates (see `from_scores`). Names in lists are literal.
+        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every
+        class; and if all names end in a number, as in `cat:0.7|dog:0.3`, the numbers are scores
+        that weight the candidates (see `from_scores`). Names in lists are literal.
 
         Args:
-            series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
+            series: A pandas Series, array or list; its items may also be collections of names.
+                Blanks around names are dropped.
             classes: The names of the classes in order; by default the sorted names that occur.
             n_classes: The number of classes, as a check.
             separator: What separates the names.
-            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
-            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
+                or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every
+                class).
 
         Raises:
-            InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
+            InputError: A row is empty, a name is not a class, or the names seem to be separated by
+                something else.
 
         Examples:
             >>> import pandas as pd
@@ -319,7 +340,8 @@ class Candidates:
             row: How an error message refers to a row.
 
         Raises:
-            InputError: A row is empty, a number is out of range, or there are fewer than two classes.
+            InputError: A row is empty, a number is out of range, or there are fewer than two
+                classes.
 
         Examples:
             >>> Candidates.from_flat(np.array([0, 2, 3]), np.array([2, 0, 1]), n_classes=3).row(0)
@@ -335,21 +357,25 @@ class Candidates:
         if len(wrong):
             raise InputError(
                 f"{row(row_at(int(wrong[0]), indptr))} has the candidate {int(numbers[wrong[0]])}, "
-                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise n_classes."
+                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise "
+                "n_classes."
             )
         if n_classes > CLASS_LIMIT:
             raise InputError(
-                f"There would be {n_classes:,} classes, numbered from 0, and more than {CLASS_LIMIT:,} cannot be learned: "
+                f"There would be {n_classes:,} classes, numbered from 0, and more than "
+                f"{CLASS_LIMIT:,} cannot be learned: "
                 "give labels that are not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
             raise InputError(
-                f"There is only {n_classes} class: learning to tell classes apart needs at least two."
+                f"There is only {n_classes} class: learning to tell classes apart needs at least "
+                "two."
             )
         # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
-        # Rows come in order, so a merge sort is nearly free; np.unique took ten times as long on five million labels.
+        # Rows come in order, so a merge sort is nearly free; np.unique took ten times as long on
+        # five million labels.
         keys.sort(kind="stable")
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
         indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
@@ -361,7 +387,7 @@ class Candidates:
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -387,8 +413,9 @@ class Candidates:
     def slots(self, index: Tensor) -> Tensor:
         """Positions in `labels` of the candidates of some rows, (batch, max_size); short rows repeat their last position.
 
-        The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph can capture the step.
-        Positions are repeated rather than masked, so that duplicate writes carry the same value.
+        The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph
+        can capture the step. Positions are repeated rather than masked, so that duplicate writes
+        carry the same value.
         """
         start, end = self.offsets.index_select(0, index), self.offsets[1:].index_select(0, index)
         return torch.minimum(start[:, None] + self._slots, end[:, None] - 1).long()
@@ -406,8 +433,9 @@ class Candidates:
         if not self.offsets.is_cpu:
             index = index.to(self.device, torch.int64)
             return self._look_up(torch.where(index < 0, index + len(self), index))
-        # A step asks for the same rows three times: to read candidates, to read targets and to write targets. On a GPU the comparison
-        # would force a synchronisation, and a CUDA graph must not depend on a lookup outside of it.
+        # A step asks for the same rows three times: to read candidates, to read targets and to
+        # write targets. On a GPU the comparison would force a synchronisation, and a CUDA graph
+        # must not depend on a lookup outside of it.
         last = self._last
         if last is not None and last[0].dtype == index.dtype and torch.equal(last[0], index):
             return last[1]
@@ -465,7 +493,8 @@ class Candidates:
     def log_weights(self, index: Tensor) -> Tensor | None:
         """The evidence for each candidate of some rows, (batch, C): the log of its weight times the size of its set.
 
-        It is zero for other classes, and where all candidates have the same weight. None if nothing is known.
+        It is zero for other classes, and where all candidates have the same weight. None if nothing
+        is known.
         """
         return None if self._log_weights is None else self.spread(self._log_weights, index)
 
@@ -494,10 +523,12 @@ class Candidates:
         """Say which rows belong to the same picture or scene.
 
         Args:
-            groups: One hashable value per row, equal for rows of the same group; None removes the groups.
+            groups: One hashable value per row, equal for rows of the same group; None removes the
+                groups.
 
         Returns:
-            A copy with the attribute `groups`, numbered in order of first appearance; it shares the storage of the sets.
+            A copy with the attribute `groups`, numbered in order of first appearance; it shares the
+            storage of the sets.
 
         Raises:
             InputError: There is not one value per row, or a value is missing or not hashable.
@@ -519,17 +550,20 @@ class Candidates:
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
 
-        Training starts from these weights and multiplies every later estimate by them. They are likelihoods: do not include how frequent
-        the classes are, which the rebalancer corrects for.
+        Training starts from these weights and multiplies every later estimate by them. They are
+        likelihoods: do not include how frequent the classes are, which the rebalancer corrects for.
 
         Args:
-            weights: One positive number per candidate, in the order of `labels`; None removes the weights.
+            weights: One positive number per candidate, in the order of `labels`; None removes the
+                weights.
 
         Returns:
-            A copy with the attribute `weights`, which sums to one in each row; it shares the storage of the sets.
+            A copy with the attribute `weights`, which sums to one in each row; it shares the
+            storage of the sets.
 
         Raises:
-            InputError: There is not one number per candidate, or a number is not positive and finite.
+            InputError: There is not one number per candidate, or a number is not positive and
+                finite.
 
         Examples:
             >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
@@ -560,14 +594,16 @@ class Candidates:
             ) from None
         if values.shape != (len(self.labels),):
             raise InputError(
-                f"The weights have shape {values.shape} for {len(self.labels)} candidates: give one number per candidate, row by row."
+                f"The weights have shape {values.shape} for {len(self.labels)} candidates: give "
+                "one number per candidate, row by row."
             )
         offsets = self.offsets.cpu().numpy()
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if len(wrong):
             name = shown(self.classes[int(self.labels[wrong[0]])])
             raise InputError(
-                f"{PLAIN_ROW(row_at(int(wrong[0]), offsets))} has the weight {values[wrong[0]]} for {name}: weights must be positive; "
+                f"{PLAIN_ROW(row_at(int(wrong[0]), offsets))} has the weight {values[wrong[0]]} "
+                f"for {name}: weights must be positive; "
                 "remove a label that is impossible from the candidates."
             )
         starts, sizes = offsets[:-1], np.diff(offsets)
@@ -611,8 +647,9 @@ class Candidates:
             sets: Their new candidates, as class numbers.
 
         Returns:
-            A copy. The candidates of the given rows weigh the same; other rows keep their weights. The class prior is still estimated
-            from the sets as they were (`observed`), because people are asked about special rows.
+            A copy. The candidates of the given rows weigh the same; other rows keep their weights.
+            The class prior is still estimated from the sets as they were (`observed`), because
+            people are asked about special rows.
 
         Raises:
             InputError: A new set is empty, or has a number that is not a class.
@@ -688,7 +725,7 @@ class Candidates:
             f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
         )
 
-    # ---- checking -------------------------------------------------------------------------------------------------
+    # ---- checking --------------------------------------------------------------------------------
 
     def check_learnable(self) -> None:
         """Check that the sets can be trained on.
@@ -706,7 +743,8 @@ class Candidates:
             if bool((by_row == by_row[0]).all()):
                 names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
                 raise InputError(
-                    f"All {len(self)} rows have the same candidates ({names}), so the classes cannot be told apart: "
+                    f"All {len(self)} rows have the same candidates ({names}), so the classes "
+                    "cannot be told apart: "
                     "check how the sets were read."
                 )
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
@@ -715,8 +753,10 @@ class Candidates:
                 ", …" if len(never) > 5 else ""
             )
             warnings.warn(
-                f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate ({names}), so nothing can be learned about "
-                f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes if that is not intended.",
+                f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate "
+                f"({names}), so nothing can be learned about "
+                f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes "
+                "if that is not intended.",
                 InputWarning,
                 stacklevel=2,
             )
@@ -734,7 +774,8 @@ def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.in
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
         raise InputError(
-            f"There {are(len(listed))} {counted(len(listed), 'group')} for {counted(n_rows, 'row')}: give one per row."
+            f"There {are(len(listed))} {counted(len(listed), 'group')} for "
+            f"{counted(n_rows, 'row')}: give one per row."
         )
     number: dict[Hashable, int] = {}
     for i, group in enumerate(listed):

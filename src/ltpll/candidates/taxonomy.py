@@ -16,8 +16,10 @@ class Taxonomy:
     """A tree (or several) whose inner nodes are groups and whose leaves are classes.
 
     Args:
-        parents: For each name its parent; None or "" for a root. A parent that has no entry of its own is a root.
-        ranks: For some names their rank, such as `genus`; `genus:Vulpes` then means the same as `Vulpes`.
+        parents: For each name its parent; None or "" for a root. A parent that has no entry of its
+            own is a root.
+        ranks: For some names their rank, such as `genus`; `genus:Vulpes` then means the same as
+            `Vulpes`.
 
     Raises:
         InputError: The names form a circle.
@@ -36,7 +38,8 @@ class Taxonomy:
             if parent:
                 children.setdefault(parent, []).append(name)
         self._inner = children.keys()
-        # A genus without species is probably incomplete, but a species need not have subspecies because some do.
+        # A genus without species is probably incomplete, but a species need not have subspecies
+        # because some do.
         of_rank, of_groups = (
             Counter(self.ranks.values()),
             Counter(self.ranks[name] for name in children if name in self.ranks),
@@ -45,7 +48,8 @@ class Taxonomy:
         self._childless = {
             name for name in parents if name not in children and self.ranks.get(name) in group_ranks
         }
-        # Every node has the leaves at an interval of all leaves, so that memory does not grow with the depth of the tree.
+        # Every node has the leaves at an interval of all leaves, so that memory does not grow with
+        # the depth of the tree.
         leaves: list[str] = []
         self._interval: dict[str, tuple[int, int]] = {}
         first: dict[str, int] = {}
@@ -69,7 +73,8 @@ class Taxonomy:
         lost = next((name for name in parents if name not in first), None)
         if lost is not None:
             raise InputError(
-                f"The taxonomy goes round in a circle: {shown(_circle(lost, parents))} is among its own parents; correct one."
+                f"The taxonomy goes round in a circle: {shown(_circle(lost, parents))} is among "
+                "its own parents; correct one."
             )
 
     @property
@@ -97,8 +102,8 @@ class Taxonomy:
             The class itself, or all leaves below the group.
 
         Raises:
-            InputError: The name is not in the taxonomy, has another rank, or is a group without classes; the message is the end of a
-                sentence that names the row.
+            InputError: The name is not in the taxonomy, has another rank, or is a group without
+                classes; the message is the end of a sentence that names the row.
         """
         bare = self.bare(name)
         if bare not in self._interval:
@@ -107,17 +112,20 @@ class Taxonomy:
                 actual = self.ranks.get(rest)
                 known = f"has the rank {shown(actual)}" if actual else "has no rank"
                 raise InputError(
-                    f"{shown(name)}, but {shown(rest)} {known} in the taxonomy: correct the rank, or omit it"
+                    f"{shown(name)}, but {shown(rest)} {known} in the taxonomy: correct the rank, "
+                    "or omit it"
                 )
             guess = get_close_matches(name, list(self._interval), n=1)
             hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
             raise InputError(
-                f"{shown(name)}, which is not in the taxonomy{hint}: correct it, or add it to the taxonomy"
+                f"{shown(name)}, which is not in the taxonomy{hint}: correct it, or add it to the "
+                "taxonomy"
             )
         start, end = self._interval[bare]
         if start == end:
             raise InputError(
-                f"{shown(name)}, a group without any class below it in the taxonomy: add its classes, or name a class"
+                f"{shown(name)}, a group without any class below it in the taxonomy: add its "
+                "classes, or name a class"
             )
         return self.leaves[start:end]
 
@@ -135,7 +143,8 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
     """A taxonomy from name, parent and rank of each entry; an empty parent or rank is none.
 
     Raises:
-        InputError: A name has two parents or two ranks, or names form a circle; `where` names the entry.
+        InputError: A name has two parents or two ranks, or names form a circle; `where` names the
+            entry.
     """
     parents: dict[str, str] = {}
     ranks: dict[str, str] = {}
@@ -144,15 +153,18 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
             raise InputError(f"{where(i)} has no name: name a class or a group, or drop it.")
         if name == parent:
             raise InputError(
-                f"{where(i)} makes {shown(name)} its own parent: name another parent, or none for a root."
+                f"{where(i)} makes {shown(name)} its own parent: name another parent, or none for "
+                "a root."
             )
         if parents.setdefault(name, parent) != parent:
             before = f"the parent {shown(parents[name])}" if parents[name] else "no parent"
             raise InputError(
-                f"{where(i)} gives {shown(name)} the parent {shown(parent)}, but it had {before} before: keep one of them."
+                f"{where(i)} gives {shown(name)} the parent {shown(parent)}, but it had {before} "
+                "before: keep one of them."
             )
         if rank and ranks.setdefault(name, rank) != rank:
             raise InputError(
-                f"{where(i)} gives {shown(name)} the rank {shown(rank)}, but it had {shown(ranks[name])} before: correct one."
+                f"{where(i)} gives {shown(name)} the rank {shown(rank)}, but it had "
+                f"{shown(ranks[name])} before: correct one."
             )
     return Taxonomy(parents, ranks)

@@ -13,8 +13,9 @@ from ltpll.targets import floored
 class BalancedHead(Extra):
     """A second linear head on the same features and targets, trained with the log of the mean target added to its logits.
 
-    Adding it leaves nothing of the class prior for the head to learn, so its own logits predict balanced classes. They are used instead
-    of the rebalancer's correction if every class counts the same (`goal="balanced"`).
+    Adding it leaves nothing of the class prior for the head to learn, so its own logits predict
+    balanced classes. They are used instead of the rebalancer's correction if every class counts the
+    same (`goal="balanced"`).
 
     Formula:
         h          = second head of f
@@ -24,8 +25,9 @@ class BalancedHead(Extra):
     References:
         Ours, after the balanced softmax.
 
-        Jiawei Ren, Cunjun Yu, Shunan Sheng, Xiao Ma, Haiyu Zhao, Shuai Yi and Hongsheng Li: Balanced Meta-Softmax for Long-Tailed
-        Visual Recognition, NeurIPS 2020. https://arxiv.org/abs/2007.10740
+        Jiawei Ren, Cunjun Yu, Shunan Sheng, Xiao Ma, Haiyu Zhao, Shuai Yi and Hongsheng Li:
+        Balanced Meta-Softmax for Long-Tailed Visual Recognition, NeurIPS 2020.
+        https://arxiv.org/abs/2007.10740
 
     Args:
         weight: The weight of the term.

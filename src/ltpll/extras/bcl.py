@@ -16,14 +16,16 @@ def balanced_contrast(
 ) -> Tensor:
     """A supervised contrastive loss whose denominator averages over each class instead of summing over all examples.
 
-    `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the comparison like examples.
+    `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the
+    comparison like examples.
     """
     n, n_classes = len(vectors), len(centres)
     others = torch.cat([labels, torch.arange(n_classes, device=labels.device)])
     allowed = ~torch.eye(n, n + n_classes, dtype=torch.bool, device=labels.device)
     same = (labels[:, None] == others[None, :]) & allowed
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
-    # How many vectors of each class an example is compared with: the centre included, the example itself excluded.
+    # How many vectors of each class an example is compared with: the centre included, the example
+    # itself excluded.
     members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(
         0, others, torch.ones_like(others)
     )
@@ -38,8 +40,9 @@ def balanced_contrast(
 class BCL(Extra):
     """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss over two views of each example and a learned centre per class.
 
-    The label of an example is the candidate with the largest target, so the term starts once targets have been refined. With the
-    rebalancer `oracle-la` this is Oracle-BCL of the RECORDS paper.
+    The label of an example is the candidate with the largest target, so the term starts once
+    targets have been refined. With the rebalancer `oracle-la` this is Oracle-BCL of the RECORDS
+    paper.
 
     Formula:
         y      = argmax_{j∈S} w_j,   v = projections of f of both views, c = the learned centres, all of unit length
@@ -47,8 +50,9 @@ class BCL(Extra):
         term   = weight · mean over i of [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
 
     References:
-        Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced Contrastive Learning for Long-Tailed
-        Visual Recognition, CVPR 2022. https://doi.org/10.1109/CVPR52688.2022.00678
+        Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced
+        Contrastive Learning for Long-Tailed Visual Recognition, CVPR 2022.
+        https://doi.org/10.1109/CVPR52688.2022.00678
 
     Args:
         weight: The weight of the term.

@@ -13,19 +13,21 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 class LDD(Extra):
     """LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): a penalty on linearly dependent class vectors.
 
-    The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS paper only gives the acronym and no
-    weight; its meaning and the formula are inferred from the literature on orthogonal class vectors (Xie et al., ICML 2018).
+    The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS
+    paper only gives the acronym and no weight; its meaning and the formula are inferred from the
+    literature on orthogonal class vectors (Xie et al., ICML 2018).
 
     Formula:
         A    = the rows of the head, each divided by its length
         term = weight · [tr(A·Aᵀ) − log det(A·Aᵀ + ε·I)]
 
     References:
-        Wenpeng Liu, Li Wang, Jie Chen, Yu Zhou, Ruirui Zheng and Jianjun He: A Partial Label Metric Learning Algorithm for Class
-        Imbalanced Data, ACML 2021. https://proceedings.mlr.press/v157/liu21f.html
+        Wenpeng Liu, Li Wang, Jie Chen, Yu Zhou, Ruirui Zheng and Jianjun He: A Partial Label Metric
+        Learning Algorithm for Class Imbalanced Data, ACML 2021.
+        https://proceedings.mlr.press/v157/liu21f.html
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         weight: The weight of the term.
@@ -41,7 +43,8 @@ class LDD(Extra):
         super().__init__()
         if not (weight >= 0 and epsilon > 0):
             raise InputError(
-                f"LDD's weight is {weight} and its epsilon {epsilon}: they must not be negative, and epsilon must be positive."
+                f"LDD's weight is {weight} and its epsilon {epsilon}: they must not be negative, "
+                "and epsilon must be positive."
             )
         self.weight = weight
         self.epsilon = epsilon
@@ -53,7 +56,8 @@ class LDD(Extra):
         gram = directions @ directions.T + self.epsilon * torch.eye(
             len(directions), device=directions.device
         )
-        # From the Cholesky factor; cholesky_ex does not check for success, which would force a synchronisation.
+        # From the Cholesky factor; cholesky_ex does not check for success, which would force a
+        # synchronisation.
         root, _ = torch.linalg.cholesky_ex(gram)
         log_determinant: Tensor = 2 * root.diagonal().log().sum()
         return self.weight * (directions.square().sum() - log_determinant)

@@ -13,16 +13,17 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 class Mixup(Extra):
     """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of the inputs and targets of two examples.
 
-    All views of a batch share one λ and one permutation. The candidates of a blend are the union of both candidate sets. Differs from the
-    publication, as in the RECORDS paper: the loss on blends is added to the loss on the examples themselves, and λ is at least ½.
+    All views of a batch share one λ and one permutation. The candidates of a blend are the union of
+    both candidate sets. Differs from the publication, as in the RECORDS paper: the loss on blends
+    is added to the loss on the examples themselves, and λ is at least ½.
 
     Formula:
         λ    = max(λ₀, 1 − λ₀),  λ₀ ~ Beta(α, α)
         term = weight · the method's loss on (λx + (1−λ)x′, λw + (1−λ)w′, S ∪ S′)
 
     References:
-        Hongyi Zhang, Moustapha Cisse, Yann N. Dauphin and David Lopez-Paz: mixup: Beyond Empirical Risk Minimization, ICLR 2018.
-        https://openreview.net/forum?id=r1Ddp1-Rb
+        Hongyi Zhang, Moustapha Cisse, Yann N. Dauphin and David Lopez-Paz: mixup: Beyond Empirical
+        Risk Minimization, ICLR 2018. https://openreview.net/forum?id=r1Ddp1-Rb
 
     Args:
         alpha: α, a positive integer.

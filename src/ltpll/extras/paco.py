@@ -14,9 +14,11 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 class PaCO(Extra):
     """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes (logit plus log-prior) and with examples (projections).
 
-    The positives of an example are its class, with weight 1, and the examples of its class, with weight `alpha` each. Its class is the
-    candidate with the largest target, so the term starts once targets have been refined. The prior is the rebalancer's, if it is used to
-    refine targets: with `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a momentum encoder.
+    The positives of an example are its class, with weight 1, and the examples of its class, with
+    weight `alpha` each. Its class is the candidate with the largest target, so the term starts once
+    targets have been refined. The prior is the rebalancer's, if it is used to refine targets: with
+    `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a
+    momentum encoder.
 
     Formula:
         y    = argmax_{j∈S} w_j,   q = projection of f_weak,   k = projection of f of the second view by the momentum encoder
@@ -26,8 +28,8 @@ class PaCO(Extra):
         log π̂ is what the rebalancer subtracts when targets are refined, 0 if nothing
 
     References:
-        Jiequan Cui, Zhisheng Zhong, Shu Liu, Bei Yu and Jiaya Jia: Parametric Contrastive Learning, ICCV 2021.
-        https://arxiv.org/abs/2107.12028
+        Jiequan Cui, Zhisheng Zhong, Shu Liu, Bei Yu and Jiaya Jia: Parametric Contrastive Learning,
+        ICCV 2021. https://arxiv.org/abs/2107.12028
 
     Args:
         weight: The weight of the term.
@@ -65,7 +67,8 @@ class PaCO(Extra):
             and 0 <= momentum <= 1
         ):
             raise InputError(
-                "PaCO's temperature, width and queue must be positive, its weight and alpha must not be negative, "
+                "PaCO's temperature, width and queue must be positive, its weight and alpha must "
+                "not be negative, "
                 "and its momentum must lie between 0 and 1."
             )
         self.weight, self.alpha, self.temperature, self.width = weight, alpha, temperature, width

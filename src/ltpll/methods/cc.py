@@ -12,15 +12,17 @@ from ltpll.targets import restricted_softmax
 class CC(Method):
     """CC (Feng et al., NeurIPS 2020): the negative log-probability of the whole candidate set, which does not depend on the targets.
 
-    Targets are still refined, for the cleaned labels. A rebalancer therefore affects predictions and cleaned labels, but not training.
+    Targets are still refined, for the cleaned labels. A rebalancer therefore affects predictions
+    and cleaned labels, but not training.
 
     Formula:
         loss    = −log Σ_{j∈S} a_j p_j
         targets = softmax_S(ẑ)
 
     References:
-        Lei Feng, Jiaqi Lv, Bo Han, Miao Xu, Gang Niu, Xin Geng, Bo An and Masashi Sugiyama: Provably Consistent Partial-Label Learning,
-        NeurIPS 2020. https://proceedings.neurips.cc/paper/2020/hash/7bd28f15a49d5e5848d6ec70e584e625-Abstract.html
+        Lei Feng, Jiaqi Lv, Bo Han, Miao Xu, Gang Niu, Xin Geng, Bo An and Masashi Sugiyama:
+        Provably Consistent Partial-Label Learning, NeurIPS 2020.
+        https://proceedings.neurips.cc/paper/2020/hash/7bd28f15a49d5e5848d6ec70e584e625-Abstract.html
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=CC())

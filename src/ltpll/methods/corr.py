@@ -13,17 +13,18 @@ from ltpll.interfaces import Batch, Method, Outputs
 from ltpll.targets import restricted_softmax
 
 EPSILON = 1e-9
-# A class outside a set that may lack the true label, with the target w, is pushed down by (1 − w)^DOUBT. Without the push, a class that is
-# the likeliest one outside many sets spreads to every row; with a full push, labels hardly leave their sets.
+# A class outside a set that may lack the true label, with the target w, is pushed down by (1 −
+# w)^DOUBT. Without the push, a class that is the likeliest one outside many sets spreads to every
+# row; with a full push, labels hardly leave their sets.
 DOUBT = 4
 
 
 class CORR(Method):
     """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target.
 
-    Targets are the normalised geometric mean of the views' probabilities on the candidates. Where sets may lack the true label
-    (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in the first term, so that they are pushed down only as far as they
-    are not taken for the label.
+    Targets are the normalised geometric mean of the views' probabilities on the candidates. Where
+    sets may lack the true label (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in
+    the first term, so that they are pushed down only as far as they are not taken for the label.
 
     Formula:
         loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)                     form "records"
@@ -31,14 +32,16 @@ class CORR(Method):
         targets = softmax_S(mean of ẑ_v over the views v)
 
     References:
-        Dong-Dong Wu, Deng-Bao Wang and Min-Ling Zhang: Revisiting Consistency Regularization for Deep Partial Label Learning, ICML 2022.
-        https://proceedings.mlr.press/v162/wu22l.html
+        Dong-Dong Wu, Deng-Bao Wang and Min-Ling Zhang: Revisiting Consistency Regularization for
+        Deep Partial Label Learning, ICML 2022. https://proceedings.mlr.press/v162/wu22l.html
 
     Args:
-        form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms on both views, λ = 1 from the start.
-            "original" is the ICML 2022 publication: a third view, the negative term on the first view only, λ growing linearly.
+        form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms
+            on both views, λ = 1 from the start. "original" is the ICML 2022 publication: a third
+            view, the negative term on the first view only, λ growing linearly.
         weight: λ, the weight of the consistency term.
-        ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original form only.
+        ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original
+            form only.
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
@@ -56,7 +59,8 @@ class CORR(Method):
         super().__init__()
         if form not in ("records", "original"):
             raise InputError(
-                f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three views)."
+                f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three "
+                "views)."
             )
         if ramp_epochs < 0:
             raise InputError(
@@ -76,7 +80,8 @@ class CORR(Method):
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
-        # Zero targets rather than non-candidates: the two differ for blended examples, and the RECORDS paper blends in this form.
+        # Zero targets rather than non-candidates: the two differ for blended examples, and the
+        # RECORDS paper blends in this form.
         inside = (
             (targets == 0).to(targets.dtype)
             if self.form == "records"

@@ -35,14 +35,15 @@ class Branch(NamedTuple):
 class HTC(Method):
     """HTC (Jia et al., AAAI 2024): a head that learns the imbalanced classes, and a tail head that learns balanced labels.
 
-    The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads learn from the targets, and from blends
-    and strong views of reliable examples: those with the lowest loss in each class, with quotas in proportion to the prior for the head
-    and equal quotas for the tail head. Targets move towards the tail head's predictions, the prior is the mean target of the last epoch,
-    and a small layer learns to weight the two heads for prediction.
+    The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads
+    learn from the targets, and from blends and strong views of reliable examples: those with the
+    lowest loss in each class, with quotas in proportion to the prior for the head and equal quotas
+    for the tail head. Targets move towards the tail head's predictions, the prior is the mean
+    target of the last epoch, and a small layer learns to weight the two heads for prediction.
 
     The tail head and this layer belong to the method. `variants` predict with one head only.
-    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and with zero weight, so that shapes stay
-    the same.
+    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and
+    with zero weight, so that shapes stay the same.
 
     Formula:
         t          = tail head of f
@@ -59,14 +60,16 @@ class HTC(Method):
         prediction = g;  z for the variant "head", t for "tail"
 
     References:
-        Yuheng Jia, Xiaorui Peng, Ran Wang and Min-Ling Zhang: Long-Tailed Partial Label Learning by Head Classifier and Tail Classifier
-        Cooperation, AAAI 2024. https://doi.org/10.1609/aaai.v38i11.29182
+        Yuheng Jia, Xiaorui Peng, Ran Wang and Min-Ling Zhang: Long-Tailed Partial Label Learning by
+        Head Classifier and Tail Classifier Cooperation, AAAI 2024.
+        https://doi.org/10.1609/aaai.v38i11.29182
 
     Args:
         tau: The strength of the logit adjustment that makes the tail head's labels.
         move: How far targets move towards the tail head's predictions in a step, from 0 to 1.
         strength: The final weight of the loss on reliable examples.
-        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        quota: The share of the batch that is considered reliable, at the start and after
+            `ramp_epochs`.
         ramp_epochs: The number of epochs in which `strength` and `quota` reach their final values.
 
     Examples:
@@ -96,7 +99,8 @@ class HTC(Method):
         super().__init__()
         if len(quota) != 2 or not all(0 <= number <= 1 for number in (*quota, strength, move)):
             raise InputError(
-                "HTC's strength, move and both numbers of quota (first and last epoch) must lie between 0 and 1."
+                "HTC's strength, move and both numbers of quota (first and last epoch) must lie "
+                "between 0 and 1."
             )
         if ramp_epochs < 1 or not tau >= 0:
             raise InputError(

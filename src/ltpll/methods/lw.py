@@ -17,7 +17,8 @@ EPSILON = 1e-8
 class LW(Method):
     """LW (Wen et al., ICML 2021): a weighted loss that raises the candidates, and one that lowers the other classes.
 
-    Refined targets sum to one over the candidates, and again over the other classes; before, they are 1/C for every class.
+    Refined targets sum to one over the candidates, and again over the other classes; before, they
+    are 1/C for every class.
 
     Formula:
         loss    = Σ_{j∈S} w_j σ(−z_j)              +  β Σ_{j∉S} w_j σ(z_j)                     form "sigmoid"
@@ -25,8 +26,9 @@ class LW(Method):
         targets = softmax_S(ẑ) on the candidates, softmax over the other classes of ẑ on those
 
     References:
-        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
-        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged
+        Weighted Loss for Partial Label Learning, ICML 2021.
+        https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
         form: The loss of each class, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
@@ -59,7 +61,8 @@ class LW(Method):
             inside, outside = torch.sigmoid(-logits), torch.sigmoid(logits)
         else:
             p = torch.softmax(logits, dim=1)
-            # The authors add the same constant; it matters for labels whose probability is almost 0.
+            # The authors add the same constant; it matters for labels whose probability is almost
+            # 0.
             inside, outside = -torch.log(p + EPSILON), -torch.log((1 - p).abs() + EPSILON)
         return (targets * torch.where(candidates, inside, self.beta * outside)).sum(1).mean()
 

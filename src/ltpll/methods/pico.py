@@ -16,14 +16,15 @@ from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 class PiCO(Method):
     """PiCO (Wang et al., ICLR 2022): cross-entropy against the targets, plus a contrastive loss over examples with the same likely label.
 
-    The contrastive loss compares projected features: those of the weak view, with gradients, against those of the strong view from a
-    momentum encoder and a queue of earlier ones. Each class has a prototype, the running mean of the projections of examples whose
-    likeliest candidate it is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
+    The contrastive loss compares projected features: those of the weak view, with gradients,
+    against those of the strong view from a momentum encoder and a queue of earlier ones. Each class
+    has a prototype, the running mean of the projections of examples whose likeliest candidate it
+    is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
     φ·w + (1 − φ)·onehot, with decreasing φ.
 
-    A rebalancer affects which candidate is likeliest, and the predictions.
-    Differs from the authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and the queue is never
-    longer than the data set.
+    A rebalancer affects which candidate is likeliest, and the predictions. Differs from the
+    authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and
+    the queue is never longer than the data set.
 
     Formula:
         y       = argmax_{j∈S} ẑ_j,   q = projection of f_weak,   k = projection of f_strong by the momentum encoder
@@ -35,8 +36,9 @@ class PiCO(Method):
                   they move before the loss of the same step;  φ falls linearly from phi[0] to phi[1]
 
     References:
-        Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO: Contrastive Label Disambiguation for
-        Partial Label Learning, ICLR 2022. https://openreview.net/forum?id=EhYjZy6e1gJ
+        Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO:
+        Contrastive Label Disambiguation for Partial Label Learning, ICLR 2022.
+        https://openreview.net/forum?id=EhYjZy6e1gJ
 
     Args:
         weight: The weight of the contrastive loss.
@@ -46,8 +48,8 @@ class PiCO(Method):
         momentum: The momentum of the momentum encoder.
         prototype_momentum: The momentum of the prototypes.
         phi: φ in the first and in the last epoch.
-        first_epoch: The epoch (from 0) from which on examples with the same likely label are positives; before it, the only positive of an
-            example is its other view.
+        first_epoch: The epoch (from 0) from which on examples with the same likely label are
+            positives; before it, the only positive of an example is its other view.
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=PiCO(queue=4096))
@@ -75,13 +77,15 @@ class PiCO(Method):
         super().__init__()
         if not (weight >= 0 and temperature > 0 and width >= 1 and queue >= 1):
             raise InputError(
-                "PiCO's temperature, width and queue must be positive, and its weight must not be negative."
+                "PiCO's temperature, width and queue must be positive, and its weight must not be "
+                "negative."
             )
         if len(phi) != 2 or not all(
             0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)
         ):
             raise InputError(
-                "PiCO's momentum, prototype_momentum and both numbers of phi (first and last epoch) must lie between 0 and 1."
+                "PiCO's momentum, prototype_momentum and both numbers of phi (first and last "
+                "epoch) must lie between 0 and 1."
             )
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
         self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = (

@@ -17,8 +17,9 @@ class PRODEN(Method):
         targets = softmax_S(ẑ)
 
     References:
-        Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive Identification of True Labels for Partial-Label
-        Learning, ICML 2020. https://proceedings.mlr.press/v119/lv20a.html
+        Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive
+        Identification of True Labels for Partial-Label Learning, ICML 2020.
+        https://proceedings.mlr.press/v119/lv20a.html
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=PRODEN())

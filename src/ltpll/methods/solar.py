@@ -27,14 +27,17 @@ MIXUP_ALPHA = 4
 class SoLar(Method):
     """SoLar (Wang et al., NeurIPS 2022): optimal transport assigns labels so that the class shares match an estimated prior.
 
-    Labels are assigned to the batch together with a queue of earlier batches. The examples of each class with the lowest loss against
-    these labels are reliable and learn them, on both views and on blends of the weak view; all others learn from targets like PRODEN's.
-    After each epoch the prior moves towards the share of training examples that the network assigns to each class. After
-    `estimation_epochs`, the network, the targets and the schedule restart, and the prior moves more slowly.
+    Labels are assigned to the batch together with a queue of earlier batches. The examples of each
+    class with the lowest loss against these labels are reliable and learn them, on both views and
+    on blends of the weak view; all others learn from targets like PRODEN's. After each epoch the
+    prior moves towards the share of training examples that the network assigns to each class. After
+    `estimation_epochs`, the network, the targets and the schedule restart, and the prior moves more
+    slowly.
 
-    The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`, `estimation_epochs=20`, `rates=(0.05, 0.01)`.
-    Differs from the authors' code: a queue that is not full yet is already used, and unreliable examples stay in the batch of blends,
-    unblended and with zero weight, so that shapes stay the same.
+    The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`,
+    `estimation_epochs=20`, `rates=(0.05, 0.01)`. Differs from the authors' code: a queue that is
+    not full yet is already used, and unreliable examples stay in the batch of blends, unblended and
+    with zero weight, so that shapes stay the same.
 
     Formula:
         q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch and the queue is r (Sinkhorn)
@@ -48,19 +51,23 @@ class SoLar(Method):
         prediction = z;  z − log r with `la`, and for the variant "la"
 
     References:
-        Haobo Wang, Mingxuan Xia, Yixuan Li, Yuren Mao, Lei Feng, Gang Chen and Junbo Zhao: SoLar: Sinkhorn Label Refinery for Imbalanced
-        Partial-Label Learning, NeurIPS 2022.
+        Haobo Wang, Mingxuan Xia, Yixuan Li, Yuren Mao, Lei Feng, Gang Chen and Junbo Zhao: SoLar:
+        Sinkhorn Label Refinery for Imbalanced Partial-Label Learning, NeurIPS 2022.
         https://proceedings.neurips.cc/paper_files/paper/2022/hash/357a0a771bf65ee07926d6af41b75030-Abstract-Conference.html
 
     Args:
         la: Whether to subtract the log-prior from the logits at prediction.
-        estimation_epochs: The length of the first stage, which only estimates the prior; by default a quarter of all epochs, at most 100.
+        estimation_epochs: The length of the first stage, which only estimates the prior; by default
+            a quarter of all epochs, at most 100.
         ramp_epochs: The number of epochs in which `quota` and `strength` reach their final values.
-        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        quota: The share of the batch that is considered reliable, at the start and after
+            `ramp_epochs`.
         strength: The final weight of the loss on reliable examples; targets get the rest.
         confident: An example is also reliable if its assigned label has at least this probability.
-        sharpness: The inverse of the regularisation in optimal transport: larger values give harder labels.
-        queue: The number of earlier examples that take part in the assignment; never more than the data set has.
+        sharpness: The inverse of the regularisation in optimal transport: larger values give harder
+            labels.
+        queue: The number of earlier examples that take part in the assignment; never more than the
+            data set has.
         rates: How fast the prior moves, before and after the restart.
 
     Examples:
@@ -94,7 +101,8 @@ class SoLar(Method):
         super().__init__()
         if estimation_epochs is not None and estimation_epochs < 0:
             raise InputError(
-                f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not be negative."
+                f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not "
+                "be negative."
             )
         if ramp_epochs < 1 or queue < 1 or not sharpness > 0:
             raise InputError("SoLar's ramp_epochs, queue and sharpness must be positive.")
@@ -104,7 +112,8 @@ class SoLar(Method):
             or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident))
         ):
             raise InputError(
-                "SoLar's strength, confident and both numbers of quota and rates must lie between 0 and 1."
+                "SoLar's strength, confident and both numbers of quota and rates must lie between "
+                "0 and 1."
             )
         self.la = la
         self.variants = () if la else ("la",)
@@ -125,7 +134,7 @@ class SoLar(Method):
         self.register_buffer("prior", torch.full((head.out_features,), 1 / head.out_features))
         self.queue = Queue(self.queue_size, head.out_features)
 
-    # ---- schedule -------------------------------------------------------------------------------------------------
+    # ---- schedule --------------------------------------------------------------------------------
 
     def restart(self, n_epochs: int) -> int:
         return min(100, n_epochs // 4) if self.estimation_epochs is None else self.estimation_epochs
@@ -149,7 +158,7 @@ class SoLar(Method):
         self.prior.lerp_(counts / counts.sum(), self.rate)
         self.queue.limit_to(len(training.targets))
 
-    # ---- a step ---------------------------------------------------------------------------------------------------
+    # ---- a step ----------------------------------------------------------------------------------
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return cross_entropy(outputs.logits[0], targets)
@@ -203,7 +212,7 @@ class SoLar(Method):
         )
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
-    # ---- prediction -----------------------------------------------------------------------------------------------
+    # ---- prediction ------------------------------------------------------------------------------
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
         if not self.la and variant != "la":

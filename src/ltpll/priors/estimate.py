@@ -28,9 +28,11 @@ HOW = ("auto", "sets", "average")
 class PriorEstimate:
     """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
 
-    The bounds are for the shares of the classes among these rows: with a width of 2, they hold for 95 % of the classes if the regime is
-    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, the
-    estimate is a mean of `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as these differ.
+    The bounds are for the shares of the classes among these rows: with a width of 2, they hold for
+    95 % of the classes if the regime is right, and in the regime "co-occurrence" if no class has
+    more objects per picture than others. Where the regime is unclear, the estimate is a mean of
+    `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as
+    these differ.
 
     Attributes:
         classes: The names of the classes.
@@ -38,13 +40,14 @@ class PriorEstimate:
         estimate: The share of each class.
         lower: The lower bound of each share.
         upper: The upper bound of each share.
-        regime: How the sets arose: wrong labels joined independently, sets hold what occurs together, neither fits, or all are known.
+        regime: How the sets arose: wrong labels joined independently, sets hold what occurs
+            together, neither fits, or all are known.
         because: The reason in one sentence.
         evidence: The tests behind it.
         em: The most likely shares if wrong labels join independently.
         average: The mean of uniform targets.
-        deviation: The standard deviation of each estimated share; where the regime is unclear, it includes the distance of `em` and
-            `average`.
+        deviation: The standard deviation of each estimated share; where the regime is unclear, it
+            includes the distance of `em` and `average`.
         em_gap: How far the log-likelihood of `em` may be from its maximum.
         singletons: The share of rows with one candidate.
         width: The width of the bounds in standard deviations.
@@ -78,7 +81,8 @@ class PriorEstimate:
     def centre(self) -> Array:
         """The mean of a normal distribution around the estimate that is cut off at 0 and 1, scaled to sum to one.
 
-        Where the estimate of a rare class is zero, within its deviation, this share is positive: a class that is a candidate may exist.
+        Where the estimate of a rare class is zero, within its deviation, this share is positive: a
+        class that is a candidate may exist.
         """
         certain = self.deviation < 1e-12
         deviation = np.where(certain, 1.0, self.deviation)
@@ -119,11 +123,13 @@ class PriorEstimate:
 
     def __repr__(self) -> str:
         lines = [
-            f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"
+            f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: "
+            f"{self.because})"
         ]
         order = np.argsort(-self.estimate, kind="stable")
         lines += [
-            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, {self.upper[c]:.2%}]"
+            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, "
+            f"{self.upper[c]:.2%}]"
             for c in order[:20]
         ]
         if len(order) > 20:
@@ -141,13 +147,16 @@ def estimate_prior(
     """Estimate the class prior from candidate sets alone.
 
     Args:
-        candidates: The candidate sets, or anything that `Candidates.of` takes. If they have `groups`, these help to tell how the sets
-            arose. If answers have replaced some of the sets, the estimate is that of the sets before.
-        how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"` for the mean of uniform targets,
-            which is nearly unbiased if sets hold what occurs together, `"auto"` to decide by tests.
+        candidates: The candidate sets, or anything that `Candidates.of` takes. If they have
+            `groups`, these help to tell how the sets arose. If answers have replaced some of the
+            sets, the estimate is that of the sets before.
+        how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"`
+            for the mean of uniform targets, which is nearly unbiased if sets hold what occurs
+            together, `"auto"` to decide by tests.
         width: The width of the bounds in standard deviations.
-        missing: The share of sets that lack the true label, or that share for each size of a set, from 0 to the number of classes. If it
-            is above zero, wrong labels are taken to join independently unless rows share their sets in groups.
+        missing: The share of sets that lack the true label, or that share for each size of a set,
+            from 0 to the number of classes. If it is above zero, wrong labels are taken to join
+            independently unless rows share their sets in groups.
 
     Returns:
         The estimate, bounds for every class, and the regime with the evidence for it.
@@ -164,7 +173,8 @@ def estimate_prior(
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
     if not 0 <= width < math.inf:
         raise InputError(
-            f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0."
+            f"The width is {width}: it is a number of standard deviations, so it must be finite "
+            "and at least 0."
         )
     candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
@@ -205,7 +215,8 @@ def estimate_prior(
     else:
         estimate, deviation = (em, em_noise) if rule == "sets" else (average, average_noise)
         lower, upper = estimate - width * deviation, estimate + width * deviation
-    # A class is true in every row of which it is the only candidate, and only where it is a candidate, unless sets lack the true label.
+    # A class is true in every row of which it is the only candidate, and only where it is a
+    # candidate, unless sets lack the true label.
     possible = sets.appearances / sets.n
     least, most = (
         (0.0, 1.0)
@@ -242,8 +253,9 @@ def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
 def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     """Standard deviations of the EM estimate around the shares among these rows.
 
-    The variance of EM around the prior is that of the shares around the prior plus that of EM around the shares, and the latter is
-    wanted. Half a row is added to each class, since the curvature of the likelihood says little where a share is estimated as zero.
+    The variance of EM around the prior is that of the shares around the prior plus that of EM
+    around the shares, and the latter is wanted. Half a row is added to each class, since the
+    curvature of the likelihood says little where a share is estimated as zero.
     """
     interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
@@ -264,9 +276,10 @@ def _moment_deviation(sets: DistinctSets) -> Array:
 def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     """Standard deviations of the average uniform target around the shares among these rows, if rows share sets in groups.
 
-    In a complete group of m rows and k labels, each label is true in at least one row, and all ways to divide the other m − k rows among
-    the labels are equally likely. Missing rows add the variance of random removal: about twice as many are missing as labels
-    without a row show, since rows to spare may be missing too.
+    In a complete group of m rows and k labels, each label is true in at least one row, and all ways
+    to divide the other m − k rows among the labels are equally likely. Missing rows add the
+    variance of random removal: about twice as many are missing as labels without a row show, since
+    rows to spare may be missing too.
     """
     k, m = clusters.sizes.astype(np.float64), clusters.rows.astype(np.float64)
     spare = np.maximum(m - k, 0)

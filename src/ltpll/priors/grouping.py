@@ -1,6 +1,7 @@
 """Grouping: tests of whether rows share their sets in groups, such as all objects of one picture.
 
-In such data every candidate is the true label of some row of its group, so a group has at least as many rows as its set has labels.
+In such data every candidate is the true label of some row of its group, so a group has at least as
+many rows as its set has labels.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def single_rows(sets: DistinctSets) -> Clusters:
 def typical_groups(sets: DistinctSets) -> Clusters:
     """Groups where neither order nor names of groups are known.
 
-    Most sets occur in one group, so that the median number of rows of a set is typical; a set with more than three times as many rows
-    probably occurs in several groups.
+    Most sets occur in one group, so that the median number of rows of a set is typical; a set with
+    more than three times as many rows probably occurs in several groups.
     """
     rows = np.zeros(len(sets.counts), dtype=np.int64)
     for size in np.unique(sets.sizes):
@@ -117,9 +118,10 @@ class OrderTest(NamedTuple):
 def order_test(sets: DistinctSets) -> OrderTest | None:
     """Compare the runs of equal sets with those of shuffled rows.
 
-    If the rows may have been sorted by class, they are shuffled within blocks of rows with a common label. If they may have been sorted
-    by set, which leaves one run of each set in a block, runs say nothing, and the result is marked as `sorted`.
-    The number of equal neighbours among shuffled rows has at most about twice its mean as variance, from which the p-value follows.
+    If the rows may have been sorted by class, they are shuffled within blocks of rows with a common
+    label. If they may have been sorted by set, which leaves one run of each set in a block, runs
+    say nothing, and the result is marked as `sorted`. The number of equal neighbours among shuffled
+    rows has at most about twice its mean as variance, from which the p-value follows.
 
     Returns:
         The result, or None if there are no two neighbouring rows of several labels.
@@ -170,8 +172,9 @@ def _equal_neighbours(sets: DistinctSets, order: Numbers | None = None) -> int:
 def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
     """The block of each run, or None if the rows cannot have been sorted by class or by set.
 
-    Sorted rows form at most C blocks of neighbours with a common label: the class, or the first label of sets that were sorted as text.
-    Twice as many are allowed, for tables that consist of a sorted training part and a sorted test part.
+    Sorted rows form at most C blocks of neighbours with a common label: the class, or the first
+    label of sets that were sorted as text. Twice as many are allowed, for tables that consist of a
+    sorted training part and a sorted test part.
     """
     most = 2 * int((sets.appearances > 0).sum())
     blocks = np.zeros(len(found.of_set), dtype=np.int64)
@@ -201,9 +204,10 @@ class CountTest(NamedTuple):
 def counts_test(sets: DistinctSets) -> CountTest | None:
     """Test whether rows were drawn one by one, by how often each distinct set of several labels occurs.
 
-    If they were, from whatever distribution of sets, the counts of sets of one size follow a mixture of Poisson distributions, which
-    cannot lack small counts. In grouped data no set of k labels has fewer than k rows. The best mixture (found by EM, given that
-    unseen sets are not counted) tells how many sets should have fewer rows than labels.
+    If they were, from whatever distribution of sets, the counts of sets of one size follow a
+    mixture of Poisson distributions, which cannot lack small counts. In grouped data no set of k
+    labels has fewer than k rows. The best mixture (found by EM, given that unseen sets are not
+    counted) tells how many sets should have fewer rows than labels.
 
     Returns:
         The result, or None if no set has several labels.

@@ -1,7 +1,8 @@
 """Joining: which labels join which sets, read off how often labels share a set, and what that says about the true label of a set.
 
-A set of three birds and a car is more probable if a bird is true than if the car is. Methods for partial labels ignore this: they take all
-candidates of a set for equally probable before they look at the features, which is right only if wrong labels join independently.
+A set of three birds and a car is more probable if a bird is true than if the car is. Methods for
+partial labels ignore this: they take all candidates of a set for equally probable before they look
+at the features, which is right only if wrong labels join independently.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def joining_rates(sets: DistinctSets) -> Array:
 
         q_yj = (2 Σ_i S_iy S_ij / |S_i| + κ q̄) / (n_y + n_j + κ),    n_y = Σ_i S_iy / |S_i|,
 
-    with the mean rate q̄ and κ = 10. They are symmetric, so that the rates of rare classes are known from the rows of frequent ones. They
-    lie between the true rates and what chance would give, since the true labels are unknown; iterating with the labels that they make
-    probable (EM) gives extreme rates, which cost labels on real features (docs/beyond.md).
+    with the mean rate q̄ and κ = 10. They are symmetric, so that the rates of rare classes are
+    known from the rows of frequent ones. They lie between the true rates and what chance would
+    give, since the true labels are unknown; iterating with the labels that they make probable (EM)
+    gives extreme rates, which cost labels on real features (docs/beyond.md).
 
     Args:
         sets: The distinct candidate sets.
@@ -76,14 +78,15 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     """How well each candidate explains the other labels of its set.
 
     Args:
-        candidates: The candidate sets. If answers have replaced some of them, the rates are those of the sets before.
-        power: The power of the likelihood; below 1, since labels of a set are not independent, and counting each of them in full
-            would overstate what they say.
+        candidates: The candidate sets. If answers have replaced some of them, the rates are those
+            of the sets before.
+        power: The power of the likelihood; below 1, since labels of a set are not independent, and
+            counting each of them in full would overstate what they say.
 
     Returns:
-        For each candidate, in the order of `candidates.labels`, the log of its probability times the size of its set: zero if all
-        candidates explain the set equally well. The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power,
-        with the `joining_rates` q.
+        For each candidate, in the order of `candidates.labels`, the log of its probability times
+        the size of its set: zero if all candidates explain the set equally well. The probability of
+        y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the `joining_rates` q.
 
     Examples:
         >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)

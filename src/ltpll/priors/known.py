@@ -20,8 +20,9 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
 
     Args:
         candidates: The candidate sets.
-        shares: The share or count of each class in the order of `candidates.classes`, or a mapping from every class to its share or count,
-            or to a pair of a lower and an upper bound of its share.
+        shares: The share or count of each class in the order of `candidates.classes`, or a mapping
+            from every class to its share or count, or to a pair of a lower and an upper bound of
+            its share.
 
     Returns:
         The given shares as an estimate, with the evidence of the sets.
@@ -46,7 +47,8 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
     else:
         if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
             raise InputError(
-                f"The lower bounds of the class shares sum to {lower.sum():.3g} and the upper bounds to {upper.sum():.3g}: "
+                f"The lower bounds of the class shares sum to {lower.sum():.3g} and the upper "
+                f"bounds to {upper.sum():.3g}: "
                 "shares that sum to 1 must fit between them."
             )
         # The point between the bounds whose shares sum to one.
@@ -88,7 +90,8 @@ def _entries(candidates: Candidates, shares: Any) -> list[Any]:
     )
     if len(entries) != candidates.n_classes:
         raise InputError(
-            f"Give one share per class, not {counted(len(entries), 'class share')} for {candidates.n_classes} classes."
+            f"Give one share per class, not {counted(len(entries), 'class share')} for "
+            f"{candidates.n_classes} classes."
         )
     return entries
 
@@ -100,6 +103,7 @@ def _bounds(name: Any, entry: Any) -> tuple[float, float]:
     )
     if not numbers or pair[0] > pair[1]:
         raise InputError(
-            f"The share of class {shown(name)} is {shown(entry)}: it must be a number of at least 0, or a lower and an upper bound of it."
+            f"The share of class {shown(name)} is {shown(entry)}: it must be a number of at least "
+            "0, or a lower and an upper bound of it."
         )
     return float(pair[0]), float(pair[1])

@@ -1,11 +1,13 @@
 """Regime: how candidate sets probably arose, decided by tests with stated error rates.
 
-Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that were drawn one by one, from whatever
-distribution of sets, are taken for groups with a probability of at most 0.2 % (`GROUP_SIZE` for each of two tests).
+Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that
+were drawn one by one, from whatever distribution of sets, are taken for groups with a probability
+of at most 0.2 % (`GROUP_SIZE` for each of two tests).
 
-What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or rows are missing, groups in rows that
-were sorted by set, and whether neighbouring rows with equal sets are copies of one example rather than objects of one picture. The first
-two are unclear, and the last is taken for co-occurrence; `groups` settle all three.
+What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or
+rows are missing, groups in rows that were sorted by set, and whether neighbouring rows with equal
+sets are copies of one example rather than objects of one picture. The first two are unclear, and
+the last is taken for co-occurrence; `groups` settle all three.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ class Decision:
 def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = None) -> Decision:
     """Decide how the sets arose.
 
-    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean co-occurrence. Otherwise wrong
-    labels are independent unless one of three tests rejects that.
+    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean
+    co-occurrence. Otherwise wrong labels are independent unless one of three tests rejects that.
 
     Args:
         sets: The distinct candidate sets.

@@ -21,11 +21,12 @@ def em_prior(
 ) -> tuple[Array, float]:
     """Estimate the class prior by expectation maximisation: π_j ← mean_i S_ij π_j / Σ_k S_ik π_k.
 
-    This is the maximum likelihood estimate if wrong labels join a set independently of the true label. If sets may lack the true label,
-    S_ij is λ_i instead of 0 for classes outside the set (`ltpll.candidates.open_sets`). The log-likelihood is concave, so it is within
-    N (max_j d_j − 1) of its maximum, where d_j is the factor by which a step would raise class j. Steps are extrapolated (Varadhan and
-    Roland, 2008), since plain steps take thousands of iterations; an extrapolation that lowers the likelihood is replaced by the plain
-    step.
+    This is the maximum likelihood estimate if wrong labels join a set independently of the true
+    label. If sets may lack the true label, S_ij is λ_i instead of 0 for classes outside the set
+    (`ltpll.candidates.open_sets`). The log-likelihood is concave, so it is within N (max_j d_j − 1)
+    of its maximum, where d_j is the factor by which a step would raise class j. Steps are
+    extrapolated (Varadhan and Roland, 2008), since plain steps take thousands of iterations; an
+    extrapolation that lowers the likelihood is replaced by the plain step.
 
     Args:
         sets: The distinct candidate sets.
@@ -33,7 +34,8 @@ def em_prior(
         odds: λ of each distinct set.
 
     Returns:
-        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if EM did not converge.
+        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if
+        EM did not converge.
 
     Examples:
         >>> from ltpll.priors.distinct_sets import distinct_sets
@@ -88,7 +90,8 @@ def em_deviation(sets: DistinctSets, prior: Array, odds: Array | float = 0.0) ->
         return None
     slopes = np.sqrt(sets.counts) * (1 - odds) / set_likelihood(sets, prior, odds)
     scaled = sets.matrix.multiply(slopes[:, None]).tocsr()[:, seen]
-    # The identity keeps the matrix invertible: a direction on which the sets carry no information gets a deviation of 1, the whole range.
+    # The identity keeps the matrix invertible: a direction on which the sets carry no information
+    # gets a deviation of 1, the whole range.
     inverse = np.linalg.inv((scaled.T @ scaled).toarray() + np.eye(len(seen)))
     along = inverse.sum(1)  # probabilities sum to one, which removes one direction
     deviation = np.zeros(len(prior))

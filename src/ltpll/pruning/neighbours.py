@@ -42,8 +42,9 @@ def nearest_neighbours(
         on_progress: Called after each block of rows, with their number so far and the total.
 
     Returns:
-        The neighbours; of rows at the same distance, the one with the lower number comes first. If more rows than k have the same smallest
-        distance, it is arbitrary, but reproducible, which of them are found.
+        The neighbours; of rows at the same distance, the one with the lower number comes first. If
+        more rows than k have the same smallest distance, it is arbitrary, but reproducible, which
+        of them are found.
 
     Examples:
         >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).rows.flatten()

@@ -18,8 +18,9 @@ from ltpll.pruning.neighbours import OnProgress, nearest_neighbours
 from ltpll.validation import as_inputs, in_range, whole_number
 from ltpll.views import FeatureViews
 
-# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at which none of them lost more than
-# 4 % of its true labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
+# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at
+# which none of them lost more than 4 % of its true labels, and the number of neighbours, of 10, 20
+# and 30, at which most wrong labels were removed then.
 NEIGHBOURS, THRESHOLD = 20, 0.3
 FREQUENCY_POWER = 0.5
 VOTES_PER_PASS = 1 << 22  # limits the memory of votes, which are dense: rows × classes
@@ -41,7 +42,8 @@ class Pruned:
     """The result of `prune_candidates`.
 
     Attributes:
-        candidates: What is left of the sets, with the groups and the weights of the given ones; weights sum to one again in each row.
+        candidates: What is left of the sets, with the groups and the weights of the given ones;
+            weights sum to one again in each row.
         given: The sets before.
         removed: (L,) bool, which of `given.labels` were removed.
     """
@@ -91,28 +93,33 @@ def prune_candidates(
 ) -> Pruned:
     """Remove candidates that the sets of the nearest neighbours vote against.
 
-    Each neighbour gives every one of its m candidates 1/m of a vote, or the candidate's weight if candidates have weights. Votes are
-    divided by the square root of the label's share of all votes: without it, rare labels lose to frequent ones, and true rare labels
-    are removed up to three times as often. A candidate is removed if its votes are less than `threshold` times those of the row's best
-    candidate, so no set becomes empty.
+    Each neighbour gives every one of its m candidates 1/m of a vote, or the candidate's weight if
+    candidates have weights. Votes are divided by the square root of the label's share of all votes:
+    without it, rare labels lose to frequent ones, and true rare labels are removed up to three
+    times as often. A candidate is removed if its votes are less than `threshold` times those of the
+    row's best candidate, so no set becomes empty.
 
-    Neighbours are nearest by the angle between standardised features. Rows of the same group (`Candidates.groups`) share their set, which
-    says nothing about which of its labels is whose, so they are not neighbours of each other. Without groups, such rows do vote: a set
-    that equals the row's own gives the same to each of its candidates and makes the result more cautious. Leaving equal sets out
-    removed fewer wrong labels at the same loss of true ones.
+    Neighbours are nearest by the angle between standardised features. Rows of the same group
+    (`Candidates.groups`) share their set, which says nothing about which of its labels is whose, so
+    they are not neighbours of each other. Without groups, such rows do vote: a set that equals the
+    row's own gives the same to each of its candidates and makes the result more cautious. Leaving
+    equal sets out removed fewer wrong labels at the same loss of true ones.
 
     Args:
-        features: (N, d) numbers; for pictures, the features of a pretrained network (`ltpll.Embedder`).
+        features: (N, d) numbers; for pictures, the features of a pretrained network
+            (`ltpll.Embedder`).
         candidates: Candidate sets, in any form that `Candidates.of` accepts.
         neighbours: The number of neighbours that vote.
-        threshold: The smallest share of the best candidate's votes with which a candidate is kept, from 0 (nothing is removed) to 1.
+        threshold: The smallest share of the best candidate's votes with which a candidate is kept,
+            from 0 (nothing is removed) to 1.
         on_progress: Called several times with the amount of finished work and its total.
 
     Returns:
         The pruned sets, and which labels were removed.
 
     Raises:
-        InputError: The features are not a table of numbers with one row per set, or a setting is out of range.
+        InputError: The features are not a table of numbers with one row per set, or a setting is
+            out of range.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -129,12 +136,14 @@ def prune_candidates(
     x = as_inputs(features, "given")
     if x.ndim != 2:
         raise InputError(
-            f"The features have shape {tuple(x.shape)}, but neighbours are found by one row of numbers per example: compute features of "
+            f"The features have shape {tuple(x.shape)}, but neighbours are found by one row of "
+            "numbers per example: compute features of "
             "pictures first, with a pretrained network."
         )
     if len(x) != len(sets):
         raise InputError(
-            f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: give one set per row."
+            f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: "
+            "give one set per row."
         )
     index = nearest_neighbours(
         directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress

@@ -27,7 +27,8 @@ def checked_prior(prior: Any) -> Any:
     """The prior that an anchor was given; the shares of classes are checked when the classes are known."""
     if isinstance(prior, str) and prior not in ("auto", "sets", "average"):
         raise InputError(
-            f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class."
+            f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the "
+            "share of each class."
         )
     return prior
 
@@ -35,10 +36,12 @@ def checked_prior(prior: Any) -> Any:
 class Anchor(RECORDS):
     """Targets whose class shares stay between bounds that the candidate sets imply, after RECORDS has lifted the rare classes.
 
-    A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps pushing the targets towards equal class
-    shares, and unlearns the frequent classes. The candidate sets themselves say how frequent the classes can be: `ltpll.estimate_prior`
-    reads bounds off them before training. A bias b per class holds the mean target between the bounds: after each epoch it moves by half
-    of the logarithmic distance that is missing, and is halved where nothing is. RECORDS' prior π̂ is subtracted as `lift` says.
+    A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps
+    pushing the targets towards equal class shares, and unlearns the frequent classes. The candidate
+    sets themselves say how frequent the classes can be: `ltpll.estimate_prior` reads bounds off
+    them before training. A bias b per class holds the mean target between the bounds: after each
+    epoch it moves by half of the logarithmic distance that is missing, and is halved where nothing
+    is. RECORDS' prior π̂ is subtracted as `lift` says.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + b
@@ -50,20 +53,23 @@ class Anchor(RECORDS):
     References:
         Ours; it builds on RECORDS.
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
-    The defaults are those that `auto` uses. The figures for images were measured with bounds="point", warmup=0.5 and lift="records"
-    (`ltpll-research benchmark --recipe best`).
+    The defaults are those that `auto` uses. The figures for images were measured with
+    bounds="point", warmup=0.5 and lift="records" (`ltpll-research benchmark --recipe best`).
 
     Args:
-        prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels that join independently; "average" is the
-            mean of uniform targets, for sets that rows of a picture or scene share; or the known share of each class, or bounds of it (see
+        prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels
+            that join independently; "average" is the mean of uniform targets, for sets that rows of
+            a picture or scene share; or the known share of each class, or bounds of it (see
             `ltpll.priors.known_prior`).
-        bounds: "interval" lets shares move between the bounds; "point" holds them at the centre of the estimate.
+        bounds: "interval" lets shares move between the bounds; "point" holds them at the centre of
+            the estimate.
         width: The width of the interval in standard deviations, to both sides.
         warmup: The share of the epochs before the bounds hold.
-        lift: When RECORDS' prior is subtracted: "warm-up" only before the bounds hold, "records" always, "none" never.
+        lift: When RECORDS' prior is subtracted: "warm-up" only before the bounds hold, "records"
+            always, "none" never.
         momentum: RECORDS' momentum.
 
     Examples:
@@ -146,7 +152,8 @@ class Anchor(RECORDS):
             return prior.centre, prior.centre
         if prior.how == "given" or prior.regime == "unclear":
             return prior.lower, prior.upper
-        # A class whose bound is zero would be free to vanish: it keeps what a share that is estimated as zero is on average.
+        # A class whose bound is zero would be free to vanish: it keeps what a share that is
+        # estimated as zero is on average.
         return np.maximum(
             prior.lower, np.minimum(math.sqrt(2 / math.pi) * prior.deviation, prior.upper)
         ), prior.upper
@@ -162,7 +169,8 @@ class Anchor(RECORDS):
         self.mean_target.copy_(floored(training.targets.mean(), len(training.targets)))
         if self._holds:
             missing = self.mean_target.clamp(self.lower, self.upper).log() - self.mean_target.log()
-            # Between the bounds the bias decays: a constant one would be absorbed again and again, and push the share to the other bound.
+            # Between the bounds the bias decays: a constant one would be absorbed again and again,
+            # and push the share to the other bound.
             self.bias.mul_(torch.where(missing == 0, DECAY, 1.0)).add_(
                 STEP * missing.clamp(-MOST, MOST)
             )

@@ -38,11 +38,13 @@ class Auto(Anchor):
       average uniform target.
     - Wrong labels join independently and most rows are ambiguous: the shares are fixed at the most
       likely estimate, or between bounds around it if it is uncertain.
-    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are left alone, unless a comparison on
-      held-out rows (`scores`) favours the average; then targets weigh which labels share sets, as in `set-evidence`.
+    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are
+      left alone, unless a comparison on held-out rows (`scores`) favours the average; then targets
+      weigh which labels share sets, as in `set-evidence`.
     - Otherwise targets are left alone.
 
-    RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
+    RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always
+    subtract the log of the mean target.
 
     Formula:
         as `anchor` with lift "warm-up" and the bounds that `prior` asks for; with prior "auto":
@@ -55,8 +57,8 @@ class Auto(Anchor):
     References:
         Ours; it builds on RECORDS.
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         prior: As for `Anchor`; given shares are used whatever the sets say.
@@ -170,7 +172,8 @@ def choose(
     if prior.singletons >= MANY_SINGLETONS:
         return Choice(
             None,
-            f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.",
+            f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single "
+            "label.",
         )
     if prior.expected_error < PRECISE:
         where = "fixed at the most likely ones"
@@ -183,10 +186,12 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
     """Bounds of the class shares that "auto" would hold during training on these sets, as a `prior` for training on changed ones.
 
     Args:
-        candidates: The candidate sets, before labels are removed from them: what is left no longer shows how the sets arose.
+        candidates: The candidate sets, before labels are removed from them: what is left no longer
+            shows how the sets arose.
 
     Returns:
-        A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
+        A lower and an upper bound for each class; None where the sets alone do not say enough, or
+        leave targets alone.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)

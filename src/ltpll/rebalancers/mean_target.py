@@ -12,7 +12,8 @@ from ltpll.targets import floored
 class MeanTarget(Rebalancer):
     """Post-hoc logit adjustment without an oracle: the class prior is the mean of the targets after training.
 
-    Training is the same as without rebalancing. A class counts as at least half an example, since its logarithm is taken.
+    Training is the same as without rebalancing. A class counts as at least half an example, since
+    its logarithm is taken.
 
     Formula:
         targets    from ẑ = z
@@ -21,8 +22,9 @@ class MeanTarget(Rebalancer):
     References:
         Ours; a form of post-hoc logit adjustment.
 
-        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
-        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and
+        Sanjiv Kumar: Long-Tail Learning via Logit Adjustment, ICLR 2021.
+        https://openreview.net/forum?id=37nvvqkCo5
 
     Examples:
         >>> classifier = PartialLabelClassifier(rebalancer=MeanTarget())

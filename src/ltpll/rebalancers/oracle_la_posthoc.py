@@ -16,8 +16,9 @@ class OracleLAPosthoc(OracleLA):
         prediction = z − log π
 
     References:
-        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
-        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and
+        Sanjiv Kumar: Long-Tail Learning via Logit Adjustment, ICLR 2021.
+        https://openreview.net/forum?id=37nvvqkCo5
 
     Args:
         class_frequencies: The number or the share of training examples of each class.

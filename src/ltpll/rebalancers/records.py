@@ -23,8 +23,8 @@ class RECORDS(Rebalancer):
         prediction = z − log(π̂ + 10⁻⁹)
 
     References:
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         momentum: How slowly F moves, from 0 (the last batch only) to 1 (F never changes).
@@ -41,7 +41,8 @@ class RECORDS(Rebalancer):
         super().__init__()
         if not 0 <= momentum <= 1:
             raise InputError(
-                f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves)."
+                f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and "
+                "1 (never moves)."
             )
         self.momentum = momentum
 

@@ -17,12 +17,13 @@ class SetEvidence(Anchor):
 
     Class shares are not fixed.
 
-    If similar classes join each other's sets, if annotators confuse some classes, or if sets are the top answers of a model, then a
-    candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
-    label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
-    that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are
-    left unchanged.
+    If similar classes join each other's sets, if annotators confuse some classes, or if sets are
+    the top answers of a model, then a candidate that often shares its set with the others of the
+    set is more probable than one that rarely does. The rates q_yj, with which label j joins a set
+    whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out,
+    because a network that fits the targets absorbs it, and a constant one would add up. If wrong
+    labels join independently it is noise, so `auto` uses it only where a test rejects that.
+    Candidates that have weights of their own, such as votes, are left unchanged.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)
@@ -32,17 +33,19 @@ class SetEvidence(Anchor):
         prediction = z − log m
 
     References:
-        Ours. That targets should be proportional to P(y | x) P(S | y) is Bayes' rule; consistent losses for rates that depend on the
-        classes are in:
+        Ours. That targets should be proportional to P(y | x) P(S | y) is Bayes' rule; consistent
+        losses for rates that depend on the classes are in:
 
-        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
-        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged
+        Weighted Loss for Partial Label Learning, ICML 2021.
+        https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
         power: The power of the likelihood of a set; 0 for no evidence.
         until: The share of the epochs after which the evidence no longer counts.
-        warmup: The share of the epochs in which RECORDS lifts the rare classes. 0.1 helps if sets are the answers of a weak model, where
-            nearly all ambiguous rows may go to frequent classes, and costs labels elsewhere (docs/beyond.md).
+        warmup: The share of the epochs in which RECORDS lifts the rare classes. 0.1 helps if sets
+            are the answers of a weak model, where nearly all ambiguous rows may go to frequent
+            classes, and costs labels elsewhere (docs/beyond.md).
 
     Examples:
         >>> classifier = PartialLabelClassifier(rebalancer=SetEvidence())

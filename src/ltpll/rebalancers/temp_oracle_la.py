@@ -21,8 +21,8 @@ class TempOracleLA(OracleLA):
         prediction = z − t log π,  t = 1 after training
 
     References:
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         class_frequencies: The number or the share of training examples of each class.

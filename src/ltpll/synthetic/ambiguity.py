@@ -53,7 +53,8 @@ def superclass_candidates(
         superclass: The superclass of each class.
         ambiguity: The probability q that a label of another superclass joins a set.
         seed: Seed of the random numbers.
-        factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's CIFAR-100-LT-NU.
+        factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's
+            CIFAR-100-LT-NU.
 
     Returns:
         Sets that contain the true label.
@@ -111,7 +112,8 @@ def remove_labels(
     """
     if not 0 <= share <= 1:
         raise InputError(
-            f"The share is {share}: it is the probability that a set loses its true label, so it must lie between 0 and 1."
+            f"The share is {share}: it is the probability that a set loses its true label, so it "
+            "must lie between 0 and 1."
         )
     y, rng, n_classes = (
         np.asarray(labels, dtype=np.int64),
@@ -139,7 +141,8 @@ def remove_labels(
 def _probability(value: float, what: str) -> float:
     if not 0 <= value <= 1:
         raise InputError(
-            f"The {what} is {value}: it is the probability that a wrong label joins a set, so it must lie between 0 and 1."
+            f"The {what} is {value}: it is the probability that a wrong label joins a set, so it "
+            "must lie between 0 and 1."
         )
     return float(value)
 
@@ -153,7 +156,8 @@ def join_labels(
     wrong = np.flatnonzero(y >= n_classes)
     if len(wrong):
         raise InputError(
-            f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}."
+            f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}, but classes are numbered 0 to "
+            f"{n_classes - 1}."
         )
     sets: list[npt.NDArray[np.int64]] = []
     sizes: list[npt.NDArray[np.int64]] = []

@@ -45,7 +45,8 @@ def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     rarest = int(np.bincount(labels).min())
     if not 0 <= test_per_class <= rarest:
         raise InputError(
-            f"test_per_class is {test_per_class}, but the rarest digit has {counted(rarest, 'image')}."
+            f"test_per_class is {test_per_class}, but the rarest digit has "
+            f"{counted(rarest, 'image')}."
         )
     rng = np.random.default_rng(seed)
     test = np.sort(

@@ -31,14 +31,15 @@ class ExampleTables(NamedTuple):
 def example_tables(*, seed: int = 0) -> ExampleTables:
     """Draw the example tables: the candidates of a digit are the labels that three annotators gave it.
 
-    Classes are long-tailed, from 120 zeros to 12 nines. Features are the 64 pixels. A few sets lack the true label, since no annotator
-    was right.
+    Classes are long-tailed, from 120 zeros to 12 nines. Features are the 64 pixels. A few sets lack
+    the true label, since no annotator was right.
 
     Args:
         seed: Seed of the rows and of the annotators.
 
     Returns:
-        Columns `id`, `candidates`, `label` (the truth) and the pixels; and `id` and the pixels of new digits, ten of each class.
+        Columns `id`, `candidates`, `label` (the truth) and the pixels; and `id` and the pixels of
+        new digits, ten of each class.
 
     Examples:
         >>> sorted(example_tables().train)[:3]

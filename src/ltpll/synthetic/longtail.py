@@ -36,7 +36,8 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
         raise InputError(f"There is only {n_classes} class: a long tail needs at least two.")
     if not imbalance >= 1:
         raise InputError(
-            f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it must be at least 1."
+            f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it "
+            "must be at least 1."
         )
     # Python floats, as in the published code: numpy's power can round across an integer.
     sizes = np.asarray(
@@ -45,7 +46,8 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     )
     if sizes[-1] < 1:
         raise InputError(
-            f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it."
+            f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance} "
+            "leaves the smallest class empty: lower it."
         )
     return sizes
 
@@ -59,7 +61,8 @@ def long_tail_subset(
         labels: Class numbers from 0, without gaps.
         imbalance: The size of the first class over that of the last.
         seed: Seed of the choice.
-        largest: The size of class 0; by default, the largest for which every class has enough examples.
+        largest: The size of class 0; by default, the largest for which every class has enough
+            examples.
 
     Returns:
         Row numbers in ascending order.
@@ -75,7 +78,8 @@ def long_tail_subset(
     available = np.bincount(y)
     if not available.all():
         raise InputError(
-            f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps."
+            f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without "
+            "gaps."
         )
     if largest is None:
         # int(largest · share) <= available as long as largest · share < available + 1.
@@ -88,7 +92,8 @@ def long_tail_subset(
     if len(short):
         c = int(short[0])
         raise InputError(
-            f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`."
+            f"Class {c} has {counted(available[c], 'example')}, but the long tail needs "
+            f"{sizes[c]}: lower `largest`."
         )
     return np.sort(shuffled_subset(y, sizes, np.random.default_rng(seed)))
 
@@ -107,7 +112,8 @@ def check_class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
         raise InputError(
-            f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}."
+            f"Labels must be a list of class numbers; these have shape {y.shape} and type "
+            f"{y.dtype}."
         )
     if y.min() < 0:
         raise InputError(

@@ -30,14 +30,15 @@ def crowd_candidates(
         n_classes: The number of classes.
         seed: Seed of the random numbers.
         accuracies: How often each annotator is right.
-        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
-            confused with few others.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by
+            default random, so that each class is confused with few others.
 
     Returns:
         Sets of at most one label more than there are annotators.
 
     Raises:
-        InputError: An accuracy is not a probability, a label is out of range, or the confusion matrix does not fit.
+        InputError: An accuracy is not a probability, a label is out of range, or the confusion
+            matrix does not fit.
 
     Examples:
         >>> crowd_candidates([0, 1, 2], n_classes=3, seed=0).max_size <= 4
@@ -64,11 +65,13 @@ def crowd_votes(
         labels: True class numbers.
         n_classes: The number of classes.
         seed: Seed of the random numbers.
-        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an annotator gives to each class.
-        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
-            confused with few others.
+        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an
+            annotator gives to each class.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by
+            default random, so that each class is confused with few others.
         per_row: The number of annotators of each example, chosen at random; by default all of them.
-        misleading: The share of the examples that are easily taken for one other class, and get its label in six of ten votes.
+        misleading: The share of the examples that are easily taken for one other class, and get its
+            label in six of ten votes.
 
     Returns:
         The row, the annotator and the label of each vote, for `ltpll.candidates_from_votes`.
@@ -86,7 +89,8 @@ def crowd_votes(
     n, n_annotators = len(y), len(annotators)
     if per_row is not None and not 1 <= per_row <= n_annotators:
         raise InputError(
-            f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}."
+            f"per_row is {per_row}: it must be between 1 and the number of annotators, "
+            f"{n_annotators}."
         )
     if not 0 <= misleading <= 1:
         raise InputError(
@@ -121,7 +125,8 @@ def _annotations(
             or not np.allclose(kind.sum(1), 1)
         ):
             raise InputError(
-                f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row."
+                f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} "
+                "probabilities, row by row."
             )
     wrong = (
         rng.dirichlet(np.full(n_classes, 0.3), n_classes)
@@ -130,7 +135,8 @@ def _annotations(
     )
     if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
         raise InputError(
-            f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative."
+            f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} "
+            "frequencies that are not negative."
         )
     np.fill_diagonal(wrong, 0.0)
     totals = wrong.sum(1, keepdims=True)
@@ -153,7 +159,8 @@ def neighbour_candidates(
         labels: True class numbers, in the order of the classes.
         n_classes: The number of classes.
         seed: Seed of the random numbers.
-        reach: A set extends by up to 2 · `reach` classes to either side of the true class, `reach` on average.
+        reach: A set extends by up to 2 · `reach` classes to either side of the true class, `reach`
+            on average.
 
     Returns:
         Sets of about 2 · `reach` + 1 adjacent classes, fewer near the first and the last class.
@@ -183,8 +190,9 @@ def top_k_candidates(
 ) -> Candidates:
     """Draw candidate sets that hold the k labels which a model finds most likely.
 
-    The scores of the labels are those of a model whose classes resemble each other: a random symmetric resemblance with the true class,
-    plus noise for each example, plus `signal` for the true class. Where it is not among the k best, it replaces the last of them.
+    The scores of the labels are those of a model whose classes resemble each other: a random
+    symmetric resemblance with the true class, plus noise for each example, plus `signal` for the
+    true class. Where it is not among the k best, it replaces the last of them.
 
     Args:
         labels: True class numbers.
@@ -233,16 +241,19 @@ def grouped_candidates(
 ) -> tuple[Candidates, npt.NDArray[np.int64]]:
     """Draw pictures with several objects, each of which is a row with all classes of its picture as candidates.
 
-    A picture shows some classes that are usual in its kind of scene, and of each class one object or more.
+    A picture shows some classes that are usual in its kind of scene, and of each class one object
+    or more.
 
     Args:
         n_groups: The number of pictures.
         prior: (C,), how usual each class is, relatively.
         seed: Seed of the random numbers.
         objects: The number of classes that are drawn for a picture, at least 1, on average.
-        repeats: How many further objects of a class a picture shows on average: one number, or one per class.
+        repeats: How many further objects of a class a picture shows on average: one number, or one
+            per class.
         scenes: The number of kinds of scenes.
-        concentration: How much the scenes resemble the prior; small values make scenes of few classes.
+        concentration: How much the scenes resemble the prior; small values make scenes of few
+            classes.
 
     Returns:
         The candidates, with their `groups`, and the true labels. Rows of a picture are neighbours.
@@ -297,7 +308,8 @@ def _labels(labels: npt.ArrayLike, n_classes: int) -> npt.NDArray[Any]:
     y = check_class_numbers(labels)
     if y.max() >= n_classes:
         raise InputError(
-            f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to {n_classes - 1}."
+            f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to "
+            f"{n_classes - 1}."
         )
     return y
 
