@@ -270,7 +270,11 @@ REFUSALS = {
         {"taxonomy": TREE},
         "taxonomy and empty are for candidates that are all names",
     ),
-    "numbers with scores": ([{0: 0.5}, {1: 1.0}], {}, "Row 0 gives 0 the score 0.5: names are text"),
+    "numbers with scores": (
+        [{0: 0.5}, {1: 1.0}],
+        {},
+        "Row 0 gives 0 the score 0.5: names are text",
+    ),
     "unknown rule": (["a", "b"], {"empty": "none"}, "empty is 'none'"),
     "circle": (
         ["a", "b"],

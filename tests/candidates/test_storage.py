@@ -15,23 +15,18 @@ import scipy.sparse
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import _safe_indexing
 
 import ltpll.candidates.storage
+from ltpll import CandidateKFold, PartialLabelClassifier
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
+from ltpll.synthetic import four_squares, uniform_candidates
 from support.refusals import refusal
 
-NAMES = (
-    "ant",
-    "Bee",
-    "cat 2",
-    "ï",
-    "0",
-    "eel-e",
-    "fox",
-    "gnu",
-    "hen",
-)  # names need no order and may look like anything
+# Names need no order and may look like anything.
+NAMES = ("ant", "Bee", "cat 2", "ï", "0", "eel-e", "fox", "gnu", "hen")
 
 
 @st.composite
@@ -666,11 +661,26 @@ def test_a_copy_with_groups_shares_the_storage_of_the_sets():
     assert grouped.n_bytes == plain.n_bytes + 16
 
 
+def test_scikit_learn_searches_over_candidates_as_over_arrays():
+    x, y = four_squares([12, 9, 6, 5], seed=0)
+    sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0).with_groups(np.arange(len(y)))
+    rows = np.asarray([3, 1, 1, 30])
+    for some in (sets[rows], _safe_indexing(sets, rows)):
+        assert [some.row(i) for i in range(4)] == [sets.row(i) for i in rows]
+        assert some.groups.tolist() == rows.tolist()
+    assert len(sets[:5]) == 5
+    assert sets[np.arange(len(y)) % 2 == 0].shape == (len(y) // 2, 4)
+    search = GridSearchCV(
+        PartialLabelClassifier(epochs=1, device="cpu"), {"lr": [0.01, 0.1]}, cv=CandidateKFold(2)
+    )
+    assert set(search.fit(x, sets).best_params_) == {"lr"}
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         (["a"], "There is 1 group for 2 rows"),
-        (["a", None], "Row 1 has no group"),
+        (["a", None], "Row 1 has the group None"),
         (["a", ["b"]], "Row 1 has the group"),
         ([1.0, np.nan], "Row 1"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -84,14 +84,11 @@ class Candidates:
         self.n_classes = n_classes
         self.groups = groups
         self.weights = weights
-        self.classes: tuple[Hashable, ...] = (
-            tuple(range(n_classes)) if classes is None else tuple(classes)
-        )
+        self.classes = tuple(range(n_classes) if classes is None else classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
-        self._slots = torch.arange(
-            max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device
-        )
+        positions = torch.arange(max(self.max_size, 1), dtype=offsets.dtype)
+        self._slots = positions.to(offsets.device)
         self._last: tuple[Tensor, Rows] | None = None
         # Relative to equal weights, so that equal weights change nothing. Computed here, because a
         # CUDA graph must not allocate it.
@@ -145,52 +142,49 @@ class Candidates:
             >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
             [0, 1]
         """
-        how: dict[str, Any] = {"separator": separator, "taxonomy": taxonomy, "empty": empty}
         if groups is not None:
-            return cls.of(source, classes=classes, n_classes=n_classes, **how).with_groups(groups)
+            found = cls.of(
+                source,
+                classes=classes,
+                n_classes=n_classes,
+                separator=separator,
+                taxonomy=taxonomy,
+                empty=empty,
+            )
+            return found.with_groups(groups)
         if isinstance(source, Candidates):
             return source
-        module = type(source).__module__.split(".")[0]
+        named: dict[str, Any] = {"classes": classes, "n_classes": n_classes}
+        rules: dict[str, Any] = {"taxonomy": taxonomy, "empty": empty}
         has_rules = taxonomy is not None or empty != "stop"
-        is_matrix = (
-            (module == "pandas" and hasattr(source, "columns"))
-            or module == "scipy"
-            or isinstance(source, Tensor)
-        )
-        if has_rules and (is_matrix or (isinstance(source, np.ndarray) and source.ndim != 1)):
-            raise InputError(
-                "taxonomy and empty are for names, but the candidates are a matrix: omit them."
-            )
-        if module == "pandas" and hasattr(source, "columns"):
-            names = list(source.columns) if classes is None else classes
-            return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
-        if is_arrow(source) and is_frame(source):
-            matrix, columns = arrow_matrix(source)
-            return cls.from_matrix(
-                matrix, classes=columns if classes is None else classes, n_classes=n_classes
-            )
+        module = type(source).__module__.split(".")[0]
+        is_table = is_frame(source)
+        is_array = isinstance(source, np.ndarray)
+        is_matrix = module == "scipy" or isinstance(source, Tensor)
+        is_matrix |= is_array and source.ndim != 1
+        if has_rules and (is_matrix or is_table):
+            which = "taxonomy and empty are for names, but the candidates are a matrix"
+            raise InputError(f"{which}: omit them.")
+        if is_table:
+            if module == "pandas":
+                source, columns = source.to_numpy(), list(source.columns)
+            else:
+                source, columns = arrow_matrix(source)
+            named["classes"] = columns if classes is None else classes
+        if is_table or is_matrix:
+            return cls.from_matrix(source, **named)
         if is_arrow(source):
-            return cls.from_series(
-                arrow_list(source), classes=classes, n_classes=n_classes, separator=separator
-            )
-        if (
-            module == "scipy"
-            or isinstance(source, Tensor)
-            or (isinstance(source, np.ndarray) and source.ndim != 1)
-        ):
-            return cls.from_matrix(source, classes=classes, n_classes=n_classes)
-        if isinstance(source, np.ndarray):
+            return cls.from_series(arrow_list(source), separator=separator, **named)
+        if is_array:
             source = source.tolist()
         is_listed = isinstance(source, (list, tuple))
         has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
         if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
-            return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
+            return cls.from_series(source, separator=separator, **named, **rules)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
-            raise InputError(
-                f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of "
-                "sets or a list of strings."
-            )
-        return cls.from_sets(source, classes=classes, n_classes=n_classes)
+            which = f"Candidates cannot be read from {shown(source)}"
+            raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
+        return cls.from_sets(source, **named)
 
     @classmethod
     def from_matrix(
@@ -355,22 +349,19 @@ class Candidates:
             raise InputError(no_candidates_error(row(int(empty[0])), len(empty)))
         wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
         if len(wrong):
-            raise InputError(
-                f"{row(row_at(int(wrong[0]), indptr))} has the candidate {int(numbers[wrong[0]])}, "
-                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise "
-                "n_classes."
-            )
+            first = int(wrong[0])
+            which = f"{row(row_at(first, indptr))} has the candidate {int(numbers[first])}"
+            range_ = f"classes are numbered 0 to {n_classes - 1}"
+            raise InputError(f"{which}, but {range_}: correct the row or raise n_classes.")
         if n_classes > CLASS_LIMIT:
+            which = f"There would be {n_classes:,} classes, numbered from 0"
             raise InputError(
-                f"There would be {n_classes:,} classes, numbered from 0, and more than "
-                f"{CLASS_LIMIT:,} cannot be learned: "
-                "give labels that are not class numbers as text, or with the list of classes."
+                f"{which}, and more than {CLASS_LIMIT:,} cannot be learned: give labels that are "
+                "not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
-            raise InputError(
-                f"There is only {n_classes} class: learning to tell classes apart needs at least "
-                "two."
-            )
+            which = f"There is only {n_classes} class"
+            raise InputError(f"{which}: learning to tell classes apart needs at least two.")
         # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
@@ -381,9 +372,8 @@ class Candidates:
         indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
         numbers = np.remainder(keys, n_classes, out=keys)
         # `slots` computes positions of up to n_classes beyond the end before it clamps them.
-        offsets = torch.from_numpy(
-            indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64)
-        )
+        fits = len(numbers) + n_classes < 2**31
+        offsets = torch.from_numpy(indptr.astype(np.int32 if fits else np.int64))
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
 
@@ -391,6 +381,11 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and classes; scikit-learn then divides candidates into folds as it does arrays."""
+        return len(self), self.n_classes
 
     @property
     def sizes(self) -> Tensor:
@@ -442,9 +437,7 @@ class Candidates:
         own = index.to(torch.int64, copy=True)  # the caller may modify its tensor
         try:
             rows = self._look_up(own)
-        except (
-            IndexError
-        ):  # negative numbers are rare, and checking for them would slow down every batch
+        except IndexError:  # checking for negative numbers would slow down every batch
             rows = self._look_up(torch.where(own < 0, own + len(self), own))
         self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
         return rows
@@ -468,7 +461,15 @@ class Candidates:
         else:
             flat.scatter_(0, where.view(-1), values.view(-1))
 
-    def __getitem__(self, index: Tensor) -> Tensor:
+    @overload
+    def __getitem__(self, index: Tensor) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any] | tuple[Any, ...]) -> Candidates: ...
+
+    def __getitem__(self, index: Any) -> Tensor | Candidates:
+        if not isinstance(index, Tensor):  # scikit-learn asks for `candidates[rows, ...]`
+            return self.select(index[0] if isinstance(index, tuple) else index)
         labels = self.rows(index).labels
         dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
         # A tensor of ones: scattering a scalar takes twice as long.
@@ -504,19 +505,17 @@ class Candidates:
         dense = flat.new_zeros(len(labels), self.n_classes)
         return dense.scatter_(1, labels, self.read(flat, where))
 
+    def _changed(self, **parts: Any) -> Candidates:
+        """A copy with other tensors or candidates in the place of some."""
+        kept = {"classes": self.classes, "groups": self.groups, "weights": self.weights}
+        known = {"offsets": self.offsets, "labels": self.labels, "observed": self.observed}
+        return Candidates(n_classes=self.n_classes, **{**kept, **known, **parts})
+
     def to(self, device: torch.device | str) -> Candidates:
-        groups, weights = (
-            None if part is None else part.to(device) for part in (self.groups, self.weights)
-        )
-        observed = None if self.observed is None else self.observed.to(device)
-        return Candidates(
-            self.offsets.to(device),
-            self.labels.to(device),
-            self.n_classes,
-            self.classes,
-            groups,
-            weights,
-            observed,
+        names = ("offsets", "labels", "groups", "weights", "observed")
+        parts = {name: getattr(self, name) for name in names}
+        return self._changed(
+            **{name: None if part is None else part.to(device) for name, part in parts.items()}
         )
 
     def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
@@ -537,15 +536,11 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
-        numbers = (
-            None
-            if groups is None
-            else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
-        )
+        numbers = None
+        if groups is not None:
+            numbers = torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
         observed = None if self.observed is None else self.observed.with_groups(groups)
-        return Candidates(
-            self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights, observed
-        )
+        return self._changed(groups=numbers, observed=observed)
 
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
@@ -569,75 +564,58 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
             tensor([0.6667, 0.3333, 1.0000])
         """
-        shares = (
-            None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
-        )
-        return Candidates(
-            self.offsets,
-            self.labels,
-            self.n_classes,
-            self.classes,
-            self.groups,
-            shares,
-            self.observed,
-        )
+        if weights is None:
+            return self._changed(weights=None)
+        return self._changed(weights=torch.from_numpy(self._normalised(weights)).to(self.device))
 
     def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
         """One weight per candidate; those of a row sum to one."""
+        given = weights.detach().cpu() if isinstance(weights, Tensor) else weights
         try:
-            values = np.asarray(
-                weights.detach().cpu() if isinstance(weights, Tensor) else weights, dtype=np.float64
-            )
+            values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(
-                "The weights are not numbers: give one positive number per candidate."
-            ) from None
+            which = "The weights are not numbers"
+            raise InputError(f"{which}: give one positive number per candidate.") from None
         if values.shape != (len(self.labels),):
-            raise InputError(
-                f"The weights have shape {values.shape} for {len(self.labels)} candidates: give "
-                "one number per candidate, row by row."
-            )
+            which = f"The weights have shape {values.shape} for {len(self.labels)} candidates"
+            raise InputError(f"{which}: give one number per candidate, row by row.")
         offsets = self.offsets.cpu().numpy()
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if len(wrong):
-            name = shown(self.classes[int(self.labels[wrong[0]])])
+            first = int(wrong[0])
+            name = shown(self.classes[int(self.labels[first])])
+            which = f"{PLAIN_ROW(row_at(first, offsets))} has the weight {values[first]} for {name}"
             raise InputError(
-                f"{PLAIN_ROW(row_at(int(wrong[0]), offsets))} has the weight {values[wrong[0]]} "
-                f"for {name}: weights must be positive; "
-                "remove a label that is impossible from the candidates."
+                f"{which}: weights must be positive; remove a label that is impossible from the "
+                "candidates."
             )
         starts, sizes = offsets[:-1], np.diff(offsets)
-        values = values / np.repeat(
-            np.maximum.reduceat(values, starts), sizes
-        )  # so that no sum overflows
-        values = np.maximum(
-            values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT
-        )
-        return np.asarray(
-            values / np.repeat(np.add.reduceat(values, starts), sizes), dtype=np.float32
-        )
+        most = np.repeat(np.maximum.reduceat(values, starts), sizes)
+        values = values / most  # so that no sum overflows
+        total = np.repeat(np.add.reduceat(values, starts), sizes)
+        values = np.maximum(values / total, LEAST_WEIGHT)
+        total = np.repeat(np.add.reduceat(values, starts), sizes)
+        return np.asarray(values / total, dtype=np.float32)
 
-    def select(self, rows: npt.ArrayLike) -> Candidates:
+    def select(self, rows: npt.ArrayLike | slice) -> Candidates:
         """The candidates of some rows, in the given order."""
-        chosen = np.asarray(rows)
-        offsets, labels = self.offsets.cpu().numpy(), self.labels.cpu().numpy()
-        sizes = (offsets[1:] - offsets[:-1])[chosen]
+        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
+        offsets = self.offsets.cpu().numpy()
+        sizes = np.diff(offsets)[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
-        chosen_offsets, chosen_labels = (
-            torch.from_numpy(indptr.astype(offsets.dtype)),
-            torch.from_numpy(labels[where]),
+
+        def at(part: Tensor | None, index: npt.NDArray[Any]) -> Tensor | None:
+            return None if part is None else torch.from_numpy(part.cpu().numpy()[index])
+
+        found = self._changed(
+            offsets=torch.from_numpy(indptr.astype(offsets.dtype)),
+            labels=at(self.labels, where),
+            groups=at(self.groups, chosen),
+            weights=at(self.weights, where),
+            observed=None if self.observed is None else self.observed.select(rows),
         )
-        groups = (
-            None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
-        )
-        weights = (
-            None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
-        )
-        observed = None if self.observed is None else self.observed.select(rows)
-        return Candidates(
-            chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights, observed
-        ).to(self.device)
+        return found.to(self.device)
 
     def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
         """The candidates with other sets for some rows, such as the answers of a person who looked at them.
@@ -658,10 +636,8 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
             [1]
         """
-        chosen, given = (
-            np.asarray(rows, dtype=np.int64),
-            [np.asarray(list(one), dtype=np.int64) for one in sets],
-        )
+        chosen = np.asarray(rows, dtype=np.int64)
+        given = [np.asarray(list(one), dtype=np.int64) for one in sets]
         owners = np.repeat(np.arange(len(self)), self.sizes.cpu().numpy())
         kept = ~np.isin(owners, chosen)
         owners = np.concatenate([owners[kept], np.repeat(chosen, [len(one) for one in given])])
@@ -670,60 +646,38 @@ class Candidates:
         indptr = np.searchsorted(owners[order], np.arange(len(self) + 1))
         found = Candidates.from_flat(indptr, labels[order], self.n_classes, self.classes)
         if self.weights is not None:
-            weights = np.append(
-                self.weights.cpu().numpy()[kept],
-                np.ones(len(labels) - kept.sum(), dtype=np.float32),
-            )
+            answered = np.ones(len(labels) - kept.sum(), dtype=np.float32)
+            weights = np.append(self.weights.cpu().numpy()[kept], answered)
             distinct = np.unique(owners * self.n_classes + labels, return_index=True)[1]
             found = found.with_weights(weights[distinct])
         observed = self if self.observed is None else self.observed
-        return Candidates(
-            found.offsets,
-            found.labels,
-            self.n_classes,
-            self.classes,
-            self.groups,
-            found.weights,
-            observed,
-        ).to(self.device)
+        return found._changed(groups=self.groups, observed=observed).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""
         labels = labels.to(self.device)
-        parts = self.parts(self.max_size)
-        return torch.cat(
-            [
-                (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
-                for part in parts
-            ]
-        )
+        found = [
+            (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
+            for part in self.parts(self.max_size)
+        ]
+        return torch.cat(found)
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
         """All row numbers in parts, so that an array with `width` values per row of a part stays small."""
-        parts: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(
-            max(1, VALUES_PER_PASS // max(width, 1))
-        )
+        rows = torch.arange(len(self), device=self.device)
+        parts: tuple[Tensor, ...] = rows.split(max(1, VALUES_PER_PASS // max(width, 1)))
         return parts
 
     @property
     def n_bytes(self) -> int:
         """Memory in use, which grows when the first batch fills the table of positions."""
-        kept = (
-            self.offsets,
-            self.labels,
-            self._slots,
-            self.groups,
-            self.weights,
-            self._log_weights,
-            *(self.__dict__.get("_table") or ()),
-        )
+        flat = (self.offsets, self.labels, self.groups, self.weights, self._log_weights)
+        kept = (*flat, self._slots, *(self.__dict__.get("_table") or ()))
         return sum(t.numel() * t.element_size() for t in kept if t is not None)
 
     def __repr__(self) -> str:
-        mean = len(self.labels) / max(len(self), 1)
-        return (
-            f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
-        )
+        mean = f"{len(self.labels) / max(len(self), 1):.2f} candidates per row"
+        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean})"
 
     # ---- checking --------------------------------------------------------------------------------
 
@@ -742,21 +696,18 @@ class Candidates:
             by_row = self.labels.view(len(self), -1)
             if bool((by_row == by_row[0]).all()):
                 names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
-                raise InputError(
-                    f"All {len(self)} rows have the same candidates ({names}), so the classes "
-                    "cannot be told apart: "
-                    "check how the sets were read."
-                )
+                which = f"All {len(self)} rows have the same candidates ({names})"
+                problem = "so the classes cannot be told apart"
+                raise InputError(f"{which}, {problem}: check how the sets were read.")
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
         if never:
-            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (
-                ", …" if len(never) > 5 else ""
-            )
+            names = ", ".join(shown(self.classes[label]) for label in never[:5])
+            names += ", …" if len(never) > 5 else ""
+            them = "it: remove it" if len(never) == 1 else "them: remove them"
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate "
-                f"({names}), so nothing can be learned about "
-                f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes "
-                "if that is not intended.",
+                f"({names}), so nothing can be learned about {them} from the classes if that is "
+                "not intended.",
                 InputWarning,
                 stacklevel=2,
             )
@@ -773,19 +724,12 @@ def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.in
     """Number groups in order of first appearance."""
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
-        raise InputError(
-            f"There {are(len(listed))} {counted(len(listed), 'group')} for "
-            f"{counted(n_rows, 'row')}: give one per row."
-        )
+        which = f"There {are(len(listed))} {counted(len(listed), 'group')}"
+        raise InputError(f"{which} for {counted(n_rows, 'row')}: give one per row.")
     number: dict[Hashable, int] = {}
     for i, group in enumerate(listed):
-        if not isinstance(group, Hashable):
-            raise InputError(
-                f"{PLAIN_ROW(i)} has the group {shown(group)}: give one name or number per row."
-            )
-        if is_missing_value(group):
-            raise InputError(
-                f"{PLAIN_ROW(i)} has no group: give every row a group, its own if it shares none."
-            )
+        if not isinstance(group, Hashable) or is_missing_value(group):
+            which = f"{PLAIN_ROW(i)} has the group {shown(group)}"
+            raise InputError(f"{which}: give a name or number, which may be the row's own.")
         number.setdefault(group, len(number))
     return np.asarray([number[group] for group in listed], dtype=np.int64)
