@@ -37,13 +37,11 @@ def arrow_table(frame: Any) -> Any:
     try:
         convert = pa.Table.from_pandas if _is_pandas(frame) else pa.table
         table = frame if isinstance(frame, pa.Table) else convert(frame)
-        return pa.Table.from_arrays(
-            [_plain_column(column) for column in table.columns], names=table.column_names
-        )
+        columns = [_plain_column(column) for column in table.columns]
+        return pa.Table.from_arrays(columns, names=table.column_names)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"The table cannot be read ({first_line(error)}): give every column values of one type."
-        ) from None
+        which = f"The table cannot be read ({first_line(error)})"
+        raise InputError(f"{which}: give every column values of one type.") from None
 
 
 def arrow_list(column: Any) -> list[Any]:
@@ -63,37 +61,32 @@ def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
     import pyarrow as pa
 
     table = arrow_table(frame)
-    for field in table.schema:
-        kind = field.type
-        if not (
-            pa.types.is_boolean(kind)
-            or pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
-        ):
-            raise InputError(
-                f"The column {field.name!r} holds {kind}, not numbers: turn text and categories "
-                "into numbers first."
-            )
-    if not table.num_columns:
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        numbers = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+        if pa.types.is_decimal(kind):
+            column = column.cast(pa.float64())
+        elif not any(is_kind(kind) for is_kind in numbers):
+            which = f"The column {name!r} holds {kind}, not numbers"
+            raise InputError(f"{which}: turn text and categories into numbers first.")
+        columns.append(column.to_numpy())
+    if not columns:
         return np.zeros((table.num_rows, 0)), []
-    columns = [
-        column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
-        for column in table.columns
-    ]
-    return np.column_stack([column.to_numpy() for column in columns]), list(table.column_names)
+    return np.column_stack(columns), list(table.column_names)
 
 
 def _plain_column(column: Any) -> Any:
     """A column without views; the values of a dictionary are converted by hand, because pyarrow cannot."""
     import pyarrow as pa
 
+    text = pa.large_string()
     if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
         chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(text))
             for chunk in column.chunks
         ]
-        return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
+        return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, text))
     plain = _plain(column.type)
     return column if plain == column.type else column.cast(plain)
 
@@ -102,20 +95,14 @@ def _plain(kind: Any) -> Any:
     """The type without views, which some functions of pyarrow lack."""
     import pyarrow as pa
 
-    if kind == pa.string_view():
-        return pa.large_string()
-    if kind == pa.binary_view():
-        return pa.large_binary()
-    if (
-        pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-        or pa.types.is_large_list(kind)
-    ):
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    if kind in views:
+        return views[kind]
+    large = (pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_large_list)
+    if any(is_kind(kind) for is_kind in large):
         return pa.large_list(_plain(kind.value_type))
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
-    return (
-        pa.list_(_plain(kind.value_type), kind.list_size)
-        if pa.types.is_fixed_size_list(kind)
-        else kind
-    )
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain(kind.value_type), kind.list_size)
+    return kind

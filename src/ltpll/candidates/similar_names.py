@@ -16,9 +16,8 @@ from ltpll.formatting import counted
 
 RARE = 2  # rows, at most, of a class that may be misspelled
 RARE_SHARE = 0.1  # at most, of the rows of the class that it resembles
-SHORTEST = (
-    5  # letters, without digits, of a name; in shorter ones, another letter makes another name
-)
+# Letters, without digits, of a name; in shorter ones, another letter makes another name.
+SHORTEST = 5
 SHORTEST_FOLDED = 3  # the same for names that differ only in capitals, blanks or punctuation
 LONGEST = 200
 MOST_CLASSES = 50_000
@@ -83,14 +82,10 @@ def similar_names(
             if rare or looks[i].casefold() == looks[same].casefold():
                 found.append((i, same))
         elif counts[i] <= RARE and letters >= SHORTEST:
-            near = {
-                by_deletion[text]
-                for text in _with_one_letter_less(folded[i])
-                if text in by_deletion
-            }
+            deleted = (text for text in _with_one_letter_less(folded[i]) if text in by_deletion)
             near = {
                 j
-                for j in near
+                for j in map(by_deletion.__getitem__, deleted)
                 if counts[i] <= RARE_SHARE * counts[j]
                 and _unnumbered(folded[i]) != _unnumbered(folded[j])
             }
@@ -102,11 +97,9 @@ def similar_names(
 def _look(name: str) -> str:
     """The name without invisible letters, such as zero-width spaces, and with accents written in one way."""
     composed = unicodedata.normalize("NFC", name)
-    return (
-        composed
-        if composed.isascii()
-        else "".join(x for x in composed if unicodedata.category(x) != "Cf")
-    )
+    if composed.isascii():
+        return composed
+    return "".join(letter for letter in composed if unicodedata.category(letter) != "Cf")
 
 
 def _with_one_letter_less(text: str) -> Iterator[str]:
@@ -129,20 +122,15 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
     for one in found[:MOST_NAMED]:
         alike = _look(one.name) == _look(one.frequent)
         name, frequent = (
-            ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent)
+            ascii(text[:LONGEST]) if alike else shown(text) for text in (one.name, one.frequent)
         )
-        sentences.append(
-            f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} "
-            f"({counted(one.frequent_rows, 'row')})"
-        )
-    more = (
-        f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}"
-        if len(found) > MOST_NAMED
-        else ""
-    )
+        rows, others = counted(one.rows, "row"), counted(one.frequent_rows, "row")
+        sentences.append(f"{name} is in {rows} and resembles {frequent} ({others})")
+    if len(found) > MOST_NAMED:
+        sentences.append(f"and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}")
+    which = "it if it is" if len(found) == 1 else "those that are"
     warnings.warn(
-        f"The class {'; '.join(sentences)}{more}: correct "
-        f"{'it if it is' if len(found) == 1 else 'those that are'} misspelled.",
+        f"The class {'; '.join(sentences)}: correct {which} misspelled.",
         InputWarning,
         stacklevel=3,
     )
