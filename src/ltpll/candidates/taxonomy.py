@@ -145,6 +145,6 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
                 before = known.setdefault(name, value)
                 if before != value:
                     which = f"{where(i)} gives {shown(name)} the {what} {shown(value)}"
-                    had = f"{shown(before)}" if before else f"no {what}"
+                    had = f"the {what} {shown(before)}" if before else f"no {what}"
                     raise InputError(f"{which}, but it had {had} before: keep one of them.")
     return Taxonomy(parents, ranks)

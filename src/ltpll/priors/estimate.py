@@ -18,6 +18,7 @@ from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
 from ltpll.priors.grouping import Clusters, single_rows
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
+from ltpll.validation import in_range
 
 Array = npt.NDArray[np.float64]
 How = Literal["auto", "sets", "average"]
@@ -88,9 +89,8 @@ class PriorEstimate:
         deviation = np.where(certain, 1.0, self.deviation)
         low, high = -self.estimate / deviation, (1 - self.estimate) / deviation
         density = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / math.sqrt(2 * math.pi)
-        centre = np.where(
-            certain, self.estimate, self.estimate + deviation * density / (ndtr(high) - ndtr(low))
-        )
+        shift = deviation * density / (ndtr(high) - ndtr(low))
+        centre = np.where(certain, self.estimate, self.estimate + shift)
         return np.asarray(centre / centre.sum())
 
     @property
@@ -100,38 +100,23 @@ class PriorEstimate:
 
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
-        arrays = {
-            name: getattr(self, name).tolist()
-            for name in ("estimate", "lower", "upper", "em", "average", "deviation")
-        }
+        names = ("n", "regime", "because", "how", "width", "singletons", "imbalance")
+        arrays = ("estimate", "lower", "upper", "em", "average", "deviation")
+        plain = (str, int, float)
         return {
-            "classes": [
-                name if isinstance(name, (str, int, float)) else str(name) for name in self.classes
-            ],
-            "n": self.n,
-            "regime": self.regime,
-            "because": self.because,
-            "how": self.how,
-            "width": self.width,
-            "singletons": self.singletons,
-            "imbalance": self.imbalance,
-            "expected_error": self.expected_error,
-            "em_gap": self.em_gap,
-            **arrays,
+            "classes": [one if isinstance(one, plain) else str(one) for one in self.classes],
+            **{name: getattr(self, name) for name in (*names, "expected_error", "em_gap")},
+            **{name: getattr(self, name).tolist() for name in arrays},
             "evidence": [vars(one) for one in self.evidence],
         }
 
     def __repr__(self) -> str:
-        lines = [
-            f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: "
-            f"{self.because})"
-        ]
+        why = f"({self.regime}: {self.because})"
+        lines = [f"Class prior of {self.n:,} rows, {len(self.classes)} classes {why}"]
         order = np.argsort(-self.estimate, kind="stable")
-        lines += [
-            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, "
-            f"{self.upper[c]:.2%}]"
-            for c in order[:20]
-        ]
+        for c in order[:20]:
+            bounds = f"[{self.lower[c]:.2%}, {self.upper[c]:.2%}]"
+            lines.append(f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  {bounds}")
         if len(order) > 20:
             lines.append(f"  and {len(order) - 20} smaller classes")
         return "\n".join(lines)
@@ -171,45 +156,33 @@ def estimate_prior(
     """
     if how not in HOW:
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
-    if not 0 <= width < math.inf:
-        raise InputError(
-            f"The width is {width}: it is a number of standard deviations, so it must be finite "
-            "and at least 0."
-        )
+    in_range(width, "width", 0)
     candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
-    decision = decide_regime(
-        sets, None if candidates.groups is None else candidates.groups.cpu().numpy()
-    )
+    groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
+    decision = decide_regime(sets, groups)
     odds: Array | float = 0.0
     if np.any(missing):
         odds = outside_odds(missing, sets.sizes, sets.n_classes)
         if decision.regime in ("independent", "unclear"):
-            because = (
-                "wrong labels are taken to join independently, and some sets to lack the true label"
-            )
+            because = "wrong labels are taken to join independently, and some sets to lack the true"
+            because += " label"
             decision = replace(decision, regime="independent", because=because)
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
-    em_noise, average_noise = (
-        _em_deviation(sets, em, odds),
-        _average_deviation(sets, decision.clusters or single_rows(sets)),
-    )
-    rule = (
-        how
-        if how != "auto"
-        else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
-    )
+    em_noise = _em_deviation(sets, em, odds)
+    average_noise = _average_deviation(sets, decision.clusters or single_rows(sets))
+    rule: str = how
+    if how == "auto":
+        rule = {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
         apart = np.abs(em - average)
         weight = _em_weight(em_noise, average_noise, apart)
-        estimate, deviation = (
-            weight * em + (1 - weight) * average,
-            (apart + em_noise + average_noise) / 2,
-        )
+        estimate = weight * em + (1 - weight) * average
+        deviation = (apart + em_noise + average_noise) / 2
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
         upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
@@ -218,11 +191,11 @@ def estimate_prior(
     # A class is true in every row of which it is the only candidate, and only where it is a
     # candidate, unless sets lack the true label.
     possible = sets.appearances / sets.n
-    least, most = (
-        (0.0, 1.0)
-        if np.any(missing)
-        else (sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n, possible)
-    )
+    least: Any = 0.0
+    most: Any = 1.0
+    if not np.any(missing):
+        least = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
+        most = possible
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
@@ -287,7 +260,5 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     removed = m * (k - 1) / k**2
     missing = min(1.0, 2 * (1 - clusters.completeness))
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
-    per_set: Array = np.bincount(
-        clusters.of_set, weights=variance, minlength=len(sets.counts)
-    ).astype(np.float64)
+    per_set = np.bincount(clusters.of_set, variance, len(sets.counts)).astype(np.float64)
     return np.sqrt(sets.per_class(per_set)) / sets.n

@@ -34,9 +34,8 @@ class Clusters(NamedTuple):
         """The share of the candidates of groups of several labels that have a row of their own; 1 if every group is complete."""
         several = self.sizes > 1
         needed, times = self.sizes[several], self.times[several]
-        return float(
-            np.minimum(self.rows[several], needed) @ times / max(float(needed @ times), 1e-9)
-        )
+        covered = np.minimum(self.rows[several], needed)
+        return float(covered @ times / max(float(needed @ times), 1e-9))
 
 
 def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
@@ -50,22 +49,14 @@ def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
 
 def equal_sets(sets: DistinctSets) -> Clusters:
     """All rows with equal sets, as groups."""
-    return Clusters(
-        sets.sizes,
-        sets.counts.astype(np.int64),
-        np.arange(len(sets.counts)),
-        np.ones(len(sets.counts)),
-    )
+    numbers = np.arange(len(sets.counts))
+    return Clusters(sets.sizes, sets.counts.astype(np.int64), numbers, np.ones(len(numbers)))
 
 
 def single_rows(sets: DistinctSets) -> Clusters:
     """Each row as a group of its own."""
-    return Clusters(
-        sets.sizes,
-        np.ones(len(sets.counts), dtype=np.int64),
-        np.arange(len(sets.counts)),
-        sets.counts,
-    )
+    numbers = np.arange(len(sets.counts))
+    return Clusters(sets.sizes, np.ones_like(numbers), numbers, sets.counts)
 
 
 def typical_groups(sets: DistinctSets) -> Clusters:
@@ -110,9 +101,8 @@ class OrderTest(NamedTuple):
     @property
     def gain(self) -> float:
         """How much of what shuffled rows lack to complete groups the order supplies."""
-        return (self.completeness - self.expected_completeness) / max(
-            1 - self.expected_completeness, 1e-9
-        )
+        lacking = max(1 - self.expected_completeness, 1e-9)
+        return (self.completeness - self.expected_completeness) / lacking
 
 
 def order_test(sets: DistinctSets) -> OrderTest | None:
@@ -136,11 +126,10 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     rng = np.random.default_rng(0)
     equal, completeness = [], []
     for _ in range(PERMUTATIONS):
-        order = (
-            rng.permutation(len(several))
-            if blocks is None
-            else np.lexsort((rng.random(len(several)), blocks))
-        )
+        if blocks is None:
+            order = rng.permutation(len(several))
+        else:
+            order = np.lexsort((rng.random(len(several)), blocks))
         equal.append(_equal_neighbours(sets, order))
         completeness.append(runs(sets, order).completeness)
     observed, mean = _equal_neighbours(sets), float(np.mean(equal))
@@ -222,9 +211,8 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
         expected += share * len(counts)
         variance += share * (1 - share) * len(counts)
     z = (expected - too_few) / math.sqrt(variance + 1)
-    return CountTest(
-        too_few, expected, 0.5 * math.erfc(z / math.sqrt(2)), equal_sets(sets).completeness
-    )
+    p = 0.5 * math.erfc(z / math.sqrt(2))
+    return CountTest(too_few, expected, p, equal_sets(sets).completeness)
 
 
 def _mixture_below(counts: Numbers, size: int) -> float:
@@ -237,12 +225,8 @@ def _mixture_below(counts: Numbers, size: int) -> float:
     rates = np.geomspace(0.01, 3 * highest, RATES)
     log_factorial = np.cumsum(np.log(np.arange(1, highest + 1)))
     values = np.arange(1, highest + 1)
-    table = np.exp(
-        values * np.log(rates)[:, None]
-        - rates[:, None]
-        - log_factorial
-        - np.log(-np.expm1(-rates))[:, None]
-    )
+    unseen = np.log(-np.expm1(-rates))[:, None]
+    table = np.exp(values * np.log(rates)[:, None] - rates[:, None] - log_factorial - unseen)
     table[:, -1] = np.maximum(1 - table[:, :-1].sum(1), 0)
     likelihood = table[:, seen - 1]
     mixture = np.full(RATES, 1 / RATES)

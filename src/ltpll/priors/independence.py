@@ -65,17 +65,13 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
     pairs = together.data[other]
     per_class = np.bincount(together.row[other], weights=pairs, minlength=n_classes)
     total = float(per_class.sum())
-    length = (pairs @ pairs) / 2 - (per_class @ per_class - total**2 / (2 * (n_classes - 1))) / (
-        n_classes - 2
-    )
+    alone = per_class @ per_class - total**2 / (2 * (n_classes - 1))
+    length = (pairs @ pairs) / 2 - alone / (n_classes - 2)
     sample = _sample_rows(counts, rng)
     overlaps = (matrix[sample] @ matrix[sample].T).toarray()
     size = sizes[rows][sample]
-    kernel = (
-        _pair_kernel(overlaps, size[:, None], size[None, :], n_classes)
-        * weights[sample][:, None]
-        * weights[sample][None, :]
-    )
+    kernel = _pair_kernel(overlaps, size[:, None], size[None, :], n_classes)
+    kernel = kernel * weights[sample][:, None] * weights[sample][None, :]
     return _upper_tail(float(length - counts.sum()), kernel, float(counts.sum()))
 
 
@@ -142,17 +138,17 @@ def absences_test(sets: DistinctSets) -> Outcome:
     """
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     rarest = float(sets.appearances.min())
-    return Outcome(
-        rarest / sets.n, rate, min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
-    )
+    p = min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
+    return Outcome(rarest / sets.n, rate, p)
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Positions of the sets of some random rows."""
     n = int(counts.sum())
-    chosen = (
-        np.arange(n) if n <= SAMPLED_ROWS else np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
-    )
+    if n <= SAMPLED_ROWS:
+        chosen = np.arange(n)
+    else:
+        chosen = np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
     return np.searchsorted(np.cumsum(counts), chosen, side="right")
 
 

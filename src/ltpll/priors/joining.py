@@ -54,18 +54,16 @@ def joining_rates(sets: DistinctSets) -> Array:
     together = _together(sets, weights)
     rows = sets.per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
-    rates: Array = (2 * together + PSEUDO_ROWS * mean) / (
-        rows[:, None] + rows[None, :] + PSEUDO_ROWS
-    )
+    shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
+    rates: Array = (2 * together + PSEUDO_ROWS * mean) / shared
     return rates
 
 
 def _together(sets: DistinctSets, weights: Array) -> Array:
     """For each pair of classes, the sum of `weights` over the sets that contain both, (C, C)."""
     if float(sets.sizes @ sets.sizes) * CHEAPER < len(weights) * sets.n_classes**2:
-        return np.asarray(
-            (sets.matrix.T @ sets.matrix.multiply(weights[:, None]).tocsr()).toarray()
-        )
+        weighted = sets.matrix.multiply(weights[:, None]).tocsr()
+        return np.asarray((sets.matrix.T @ weighted).toarray())
     found = np.zeros((sets.n_classes, sets.n_classes))
     for first in range(0, len(weights), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
@@ -93,9 +91,8 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
         >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with 3, a label of other sets
         tensor([1.3300, 1.3300, 1.3300, 0.0100])
     """
-    rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates))).clamp(
-        LEAST_RATE, 1 - LEAST_RATE
-    )
+    rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates)))
+    rates = rates.clamp(LEAST_RATE, 1 - LEAST_RATE)
     other = 1 - torch.eye(len(rates), dtype=rates.dtype)
     joins = (torch.logit(rates) * other).to(candidates.device)
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
@@ -104,17 +101,13 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     for index in candidates.parts(candidates.max_size**2 if looks_up else candidates.n_classes):
         labels, filled = candidates.rows(index).labels, candidates.filled(index)
         if looks_up:
-            joined = (
-                joins[labels[:, :, None], labels[:, None, :]]
-                .masked_fill(~filled[:, None, :], 0.0)
-                .sum(2)
-            )
+            pairs = joins[labels[:, :, None], labels[:, None, :]]
+            joined = pairs.masked_fill(~filled[:, None, :], 0.0).sum(2)
         else:
             joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
         likelihood = (power * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
-        evidence = (
-            torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].double().log()
-        )
+        sizes = candidates.sizes[index, None].double()
+        evidence = torch.log_softmax(likelihood, dim=1) + sizes.log()
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)
     return found
@@ -134,9 +127,8 @@ class FadingEvidence:
     def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
         self.candidates, self.until = candidates, until
         self.values = set_evidence(candidates, power)
-        self.weight = torch.ones(
-            (), device=candidates.device
-        )  # changed in place, since recorded steps hold on to it
+        # Changed in place, since recorded steps hold on to it.
+        self.weight = torch.ones((), device=candidates.device)
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Set the weight for an epoch; epochs count from 0."""

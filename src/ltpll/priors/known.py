@@ -46,25 +46,18 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         lower = upper = estimate = lower / total
     else:
         if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
+            sums = f"{lower.sum():.3g} and the upper bounds to {upper.sum():.3g}"
             raise InputError(
-                f"The lower bounds of the class shares sum to {lower.sum():.3g} and the upper "
-                f"bounds to {upper.sum():.3g}: "
-                "shares that sum to 1 must fit between them."
+                f"The lower bounds of the class shares sum to {sums}: shares that sum to 1 must "
+                "fit between them."
             )
         # The point between the bounds whose shares sum to one.
         part = (1 - lower.sum()) / max((upper - lower).sum(), 1e-12)
         estimate = lower + part * (upper - lower)
     found = estimate_prior(candidates)
     deviation = (upper - lower) / (2 * found.width)
-    return replace(
-        found,
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        deviation=deviation,
-        how="given",
-        because="the class shares were given",
-    )
+    shares = {"estimate": estimate, "lower": lower, "upper": upper, "deviation": deviation}
+    return replace(found, **shares, how="given", because="the class shares were given")
 
 
 def _entries(candidates: Candidates, shares: Any) -> list[Any]:
@@ -74,24 +67,16 @@ def _entries(candidates: Candidates, shares: Any) -> list[Any]:
         names = [str(name) for name in candidates.classes]
         unknown, missing = set(by_name) - set(names), set(names) - set(by_name)
         if unknown or missing:
-            name, what = (
-                (min(unknown), "is not a class of these sets")
-                if unknown
-                else (min(missing), "has no share")
-            )
-            raise InputError(
-                f"{shown(name)} {what}: give the share of every class, and of no other."
-            )
+            problem = "is not a class of these sets" if unknown else "has no share"
+            which = f"{shown(min(unknown or missing))} {problem}"
+            raise InputError(f"{which}: give the share of every class, and of no other.")
         return [by_name[name] for name in names]
-    entries = (
-        list(np.asarray(shares).tolist())
-        if not isinstance(shares, (str, Sequence))
-        else list(shares)
-    )
+    listed = isinstance(shares, (str, Sequence))
+    entries = list(shares if listed else np.asarray(shares).tolist())
     if len(entries) != candidates.n_classes:
+        given = counted(len(entries), "class share")
         raise InputError(
-            f"Give one share per class, not {counted(len(entries), 'class share')} for "
-            f"{candidates.n_classes} classes."
+            f"Give one share per class, not {given} for {candidates.n_classes} classes."
         )
     return entries
 
@@ -102,8 +87,6 @@ def _bounds(name: Any, entry: Any) -> tuple[float, float]:
         isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair
     )
     if not numbers or pair[0] > pair[1]:
-        raise InputError(
-            f"The share of class {shown(name)} is {shown(entry)}: it must be a number of at least "
-            "0, or a lower and an upper bound of it."
-        )
+        which = f"The share of class {shown(name)} is {shown(entry)}"
+        raise InputError(f"{which}: give a number of at least 0, or a lower and an upper bound.")
     return float(pair[0]), float(pair[1])

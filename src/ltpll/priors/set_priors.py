@@ -11,7 +11,8 @@ from ltpll.priors.distinct_sets import DistinctSets
 
 Array = npt.NDArray[np.float64]
 
-TOLERANCE = 0.001  # per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class
+# Per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class.
+TOLERANCE = 0.001
 MOST_STEPS = 5_000
 DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
@@ -50,9 +51,8 @@ def em_prior(
 
     def step(prior: Array) -> tuple[Array, float, float]:
         likelihood = set_likelihood(sets, prior, odds)
-        factors = transposed @ (weights * (1 - odds) / likelihood) + float(
-            weights @ (odds / likelihood)
-        )
+        inside = transposed @ (weights * (1 - odds) / likelihood)
+        factors = inside + float(weights @ (odds / likelihood))
         return prior * factors, float(weights @ np.log(likelihood)), n * (float(factors.max()) - 1)
 
     prior = np.full(sets.n_classes, 1 / sets.n_classes)
