@@ -15,9 +15,8 @@ class Projector(nn.Sequential):
     """Two linear layers that map features to vectors of unit length."""
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
-        super().__init__(
-            nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs)
-        )
+        layers = nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs)
+        super().__init__(*layers)
 
     def forward(self, features: Tensor) -> Tensor:
         return normalize(super().forward(features), dim=1)
@@ -74,9 +73,8 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:
-        torch._foreach_lerp_(
-            list(self.network.parameters()), list(network.parameters()), 1 - self.momentum
-        )
+        followers, followed = tuple(self.network.parameters()), tuple(network.parameters())
+        torch._foreach_lerp_(followers, followed, 1 - self.momentum)
 
 
 class Memory(nn.Module):

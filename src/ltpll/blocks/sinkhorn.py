@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LEAST = (
-    -1e5
-)  # stands for −inf as a log-score: small enough that no potential compensates for it, but finite
+# Stands for −inf as a log-score: small enough that no potential compensates for it, but finite.
+LEAST = -1e5
 
 
 def sinkhorn(
@@ -38,9 +37,8 @@ def sinkhorn(
     """
     log_scores = log_scores.to(torch.promote_types(log_scores.dtype, torch.float32))
     allowed = log_scores > -torch.inf
-    log_scores = torch.where(
-        allowed, log_scores - log_scores.max(1, keepdim=True).values, -torch.inf
-    )
+    highest = log_scores.max(1, keepdim=True).values
+    log_scores = torch.where(allowed, log_scores - highest, -torch.inf)
     log_scores = torch.where(allowed, log_scores.clamp_min(LEAST), -torch.inf)
     if weights is None:
         weights = torch.ones(len(log_scores), device=log_scores.device)

@@ -11,8 +11,7 @@ from ltpll.extras.sfn import SFN
 from ltpll.interfaces import Extra
 from ltpll.registry import Registry
 
-EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras").discover(
-    __name__, list(__path__)
-)
+EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras")
+EXTRAS.discover(__name__, list(__path__))
 
 __all__ = ["BCL", "EXTRAS", "LDD", "SFN", "BalancedHead", "Mixup", "PaCO"]

@@ -45,12 +45,10 @@ class BalancedHead(Extra):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.head = nn.Linear(
-            head.in_features, head.out_features, device=head.weight.device, dtype=head.weight.dtype
-        )
-        self.register_buffer(
-            "log_mean_target", torch.zeros(head.out_features, device=head.weight.device)
-        )
+        place = {"device": head.weight.device, "dtype": head.weight.dtype}
+        self.head = nn.Linear(head.in_features, head.out_features, **place)
+        start = torch.zeros(head.out_features, device=head.weight.device)
+        self.register_buffer("log_mean_target", start)
 
     def start_training(self, training: Training) -> None:
         self.end_epoch(training)

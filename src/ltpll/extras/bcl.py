@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
 from ltpll.blocks.contrastive import Projector
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
+from ltpll.validation import in_range
 
 
 def balanced_contrast(
@@ -26,14 +26,12 @@ def balanced_contrast(
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
     # How many vectors of each class an example is compared with: the centre included, the example
     # itself excluded.
-    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(
-        0, others, torch.ones_like(others)
-    )
+    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device)
+    members.index_add_(0, others, torch.ones_like(others))
     counts = members - one_hot(labels, n_classes)
     log_counts = counts[:, others].float().log()
-    denominators = torch.logsumexp(
-        (similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1
-    )
+    balanced = (similarities - log_counts).masked_fill(~allowed, -torch.inf)
+    denominators = torch.logsumexp(balanced, dim=1)
     return (denominators - (similarities * same).sum(1) / same.sum(1)).mean()
 
 
@@ -72,16 +70,11 @@ class BCL(Extra):
         self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1
     ) -> None:
         super().__init__()
-        if not (weight >= 0 and temperature > 0 and width >= 1):
-            raise InputError(
-                "BCL's temperature and width must be positive, and its weight must not be negative."
-            )
-        self.weight, self.temperature, self.width, self.first_epoch = (
-            weight,
-            temperature,
-            width,
-            first_epoch,
-        )
+        in_range(weight, "BCL's weight", 0)
+        in_range(temperature, "BCL's temperature", 0, above=True)
+        in_range(width, "BCL's width", 1)
+        self.weight, self.temperature = weight, temperature
+        self.width, self.first_epoch = width, first_epoch
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
@@ -96,7 +89,7 @@ class BCL(Extra):
     ) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         vectors = self.projector(torch.cat(step.outputs.features[:2]))
-        term = balanced_contrast(
-            vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature
-        )
+        centres = normalize(self.centres, dim=1)
+        both = torch.cat([labels, labels])
+        term = balanced_contrast(vectors, both, centres, self.temperature)
         return self.weight * term

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import in_range
 
 
 class LDD(Extra):
@@ -41,11 +41,8 @@ class LDD(Extra):
 
     def __init__(self, weight: float = 0.01, epsilon: float = 1e-3) -> None:
         super().__init__()
-        if not (weight >= 0 and epsilon > 0):
-            raise InputError(
-                f"LDD's weight is {weight} and its epsilon {epsilon}: they must not be negative, "
-                "and epsilon must be positive."
-            )
+        in_range(weight, "LDD's weight", 0)
+        in_range(epsilon, "LDD's epsilon", 0, above=True)
         self.weight = weight
         self.epsilon = epsilon
 
@@ -53,9 +50,8 @@ class LDD(Extra):
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
         directions = normalize(step.head.weight, dim=1)
-        gram = directions @ directions.T + self.epsilon * torch.eye(
-            len(directions), device=directions.device
-        )
+        identity = torch.eye(len(directions), device=directions.device)
+        gram = directions @ directions.T + self.epsilon * identity
         # From the Cholesky factor; cholesky_ex does not check for success, which would force a
         # synchronisation.
         root, _ = torch.linalg.cholesky_ex(gram)

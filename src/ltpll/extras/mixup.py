@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ltpll.blocks.selection import blend, mixup_weights
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import whole_number
 
 
 class Mixup(Extra):
@@ -38,8 +38,7 @@ class Mixup(Extra):
 
     def __init__(self, alpha: int = 4, weight: float = 1.0, first_epoch: int = 1) -> None:
         super().__init__()
-        if int(alpha) != alpha or alpha < 1:
-            raise InputError(f"Mixup's alpha is {alpha}: it must be a whole number of at least 1.")
+        whole_number(alpha, 1, "Mixup's alpha")
         self.alpha = alpha
         self.weight = weight
         self.first_epoch = first_epoch

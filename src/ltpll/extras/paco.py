@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ltpll.blocks.contrastive import Memory, contrastive_loss
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import in_range
 
 
 class PaCO(Extra):
@@ -58,19 +58,12 @@ class PaCO(Extra):
         first_epoch: int = 1,
     ) -> None:
         super().__init__()
-        if not (
-            weight >= 0
-            and alpha >= 0
-            and temperature > 0
-            and width >= 1
-            and queue >= 1
-            and 0 <= momentum <= 1
-        ):
-            raise InputError(
-                "PaCO's temperature, width and queue must be positive, its weight and alpha must "
-                "not be negative, "
-                "and its momentum must lie between 0 and 1."
-            )
+        in_range(weight, "PaCO's weight", 0)
+        in_range(alpha, "PaCO's alpha", 0)
+        in_range(temperature, "PaCO's temperature", 0, above=True)
+        in_range(width, "PaCO's width", 1)
+        in_range(queue, "PaCO's queue", 1)
+        in_range(momentum, "PaCO's momentum", 0, 1)
         self.weight, self.alpha, self.temperature, self.width = weight, alpha, temperature, width
         self.queue, self.momentum, self.first_epoch = queue, momentum, first_epoch
 

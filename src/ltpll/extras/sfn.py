@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import in_range
 
 
 class SFN(Extra):
@@ -39,8 +39,7 @@ class SFN(Extra):
 
     def __init__(self, weight: float = 0.01) -> None:
         super().__init__()
-        if not weight >= 0:
-            raise InputError(f"SFN's weight is {weight}: it must not be negative.")
+        in_range(weight, "SFN's weight", 0)
         self.weight = weight
 
     def loss(

@@ -34,11 +34,9 @@ class CC(Method):
         # Candidates that are less probable before training count less.
         if step.batch.log_weights is None:
             return super().step_loss(step)
-        logits, weighted = (
-            step.outputs.logits[0],
-            step.outputs.weighted(step.batch.log_weights).logits[0],
-        )
-        return (torch.logsumexp(logits, dim=1) - _inside(weighted, step.batch.candidates)).mean()
+        weighted = step.outputs.weighted(step.batch.log_weights).logits[0]
+        whole = torch.logsumexp(step.outputs.logits[0], dim=1)
+        return (whole - _inside(weighted, step.batch.candidates)).mean()
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         logits = outputs.logits[0]

@@ -11,6 +11,7 @@ from torch.nn.functional import kl_div, log_softmax
 from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Method, Outputs
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 EPSILON = 1e-9
 # A class outside a set that may lack the true label, with the target w, is pushed down by (1 −
@@ -58,14 +59,9 @@ class CORR(Method):
     ) -> None:
         super().__init__()
         if form not in ("records", "original"):
-            raise InputError(
-                f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three "
-                "views)."
-            )
-        if ramp_epochs < 0:
-            raise InputError(
-                f"CORR's ramp_epochs is {ramp_epochs}: it counts epochs and must not be negative."
-            )
+            which = f"CORR has no form {form!r}"
+            raise InputError(f"{which}: choose 'records' (two views) or 'original' (three views).")
+        in_range(ramp_epochs, "CORR's ramp_epochs", 0)
         self.form = form
         self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
         self.weight = weight
@@ -82,11 +78,9 @@ class CORR(Method):
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
         # Zero targets rather than non-candidates: the two differ for blended examples, and the
         # RECORDS paper blends in this form.
-        inside = (
-            (targets == 0).to(targets.dtype)
-            if self.form == "records"
-            else torch.zeros_like(targets)
-        )
+        inside = torch.zeros_like(targets)
+        if self.form == "records":
+            inside = (targets == 0).to(targets.dtype)
         ruled_out = torch.where(candidates, inside, (1 - targets) ** DOUBT)
         pushed = log_p if self.form == "records" else log_p[:1]
         # abs, because rounding can lift p just above 1.

@@ -18,6 +18,7 @@ from ltpll.blocks.selection import (
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 EPSILON = 1e-5
@@ -97,22 +98,14 @@ class HTC(Method):
         ramp_epochs: int = 50,
     ) -> None:
         super().__init__()
-        if len(quota) != 2 or not all(0 <= number <= 1 for number in (*quota, strength, move)):
-            raise InputError(
-                "HTC's strength, move and both numbers of quota (first and last epoch) must lie "
-                "between 0 and 1."
-            )
-        if ramp_epochs < 1 or not tau >= 0:
-            raise InputError(
-                "HTC's ramp_epochs must be positive, and its tau must not be negative."
-            )
-        self.tau, self.move, self.final_strength, self.quota, self.ramp_epochs = (
-            tau,
-            move,
-            strength,
-            quota,
-            ramp_epochs,
-        )
+        if len(quota) != 2:
+            raise InputError("HTC's quota needs two numbers, for the first and the last epoch.")
+        for value in (*quota, strength, move):
+            in_range(value, "HTC's strength, move or quota", 0, 1)
+        in_range(ramp_epochs, "HTC's ramp_epochs", 1)
+        in_range(tau, "HTC's tau", 0)
+        self.tau, self.move, self.final_strength = tau, move, strength
+        self.quota, self.ramp_epochs = quota, ramp_epochs
         for name in ("share", "strength", "fusing"):
             self.register_buffer(name, torch.zeros(()))
         self.register_buffer("relies", torch.zeros((), dtype=torch.bool))
@@ -151,9 +144,8 @@ class HTC(Method):
         return outputs._replace(logits=(self.tail(outputs.features[0]),))
 
     def _moved(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return (1 - self.move) * targets + self.move * restricted_softmax(
-            tail.logits[0], candidates
-        )
+        refined = restricted_softmax(tail.logits[0], candidates)
+        return (1 - self.move) * targets + self.move * refined
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
@@ -162,26 +154,18 @@ class HTC(Method):
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
         tail = Branch(tail_weak, tail_strong, balanced, uniform)
-        chosen, blends, labels = zip(
-            *(self._blend(branch, step) for branch in (head, tail)), strict=True
-        )
-        of_blends = step.forward(blends)
-        blended = (of_blends.logits[0], self.tail(of_blends.features[1]))
-        loss = self.fusing * cross_entropy(
-            self._fused(weak.detach(), tail_weak.detach()), step.batch.targets
-        )
-        for branch, reliable, mixed, mixed_labels in zip(
-            (head, tail), chosen, blended, labels, strict=True
-        ):
-            on_reliable = masked_mean(
-                cross_entropy(mixed, mixed_labels, reduction="none"), reliable
-            )
-            on_reliable = on_reliable + masked_mean(
-                cross_entropy(branch.strong, branch.labels, reduction="none"), reliable
-            )
-            loss = (
-                loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
-            )
+        parts = [self._blend(branch, step) for branch in (head, tail)]
+        of_blends = step.forward([blended for _, blended, _ in parts])
+        mixed = (of_blends.logits[0], self.tail(of_blends.features[1]))
+        fused = self._fused(weak.detach(), tail_weak.detach())
+        loss = self.fusing * cross_entropy(fused, step.batch.targets)
+        for branch, (chosen, _, labels), logits in zip((head, tail), parts, mixed, strict=True):
+            losses = cross_entropy(logits, labels, reduction="none")
+            on_reliable = masked_mean(losses, chosen)
+            losses = cross_entropy(branch.strong, branch.labels, reduction="none")
+            on_reliable = on_reliable + masked_mean(losses, chosen)
+            on_all = cross_entropy(branch.weak, step.batch.targets)
+            loss = loss + on_all + self.strength * on_reliable
         return loss
 
     @torch.no_grad()
@@ -190,22 +174,16 @@ class HTC(Method):
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
-        share, partner = (
-            mixup_weights(MIXUP_ALPHA, step.generator),
-            mixup_partners(chosen, step.generator),
-        )
-        return (
-            chosen,
-            blend(step.batch.views[0], partner, share),
-            blend(branch.labels, partner, share),
-        )
+        share = mixup_weights(MIXUP_ALPHA, step.generator)
+        partner = mixup_partners(chosen, step.generator)
+        views = blend(step.batch.views[0], partner, share)
+        return chosen, views, blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
         """The weighted sum of both heads' probabilities, the head's with the prior removed."""
         both = torch.softmax(head - self.log_prior(), dim=1), torch.softmax(tail, dim=1)
-        weights = normalize(
-            torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1), dim=1
-        )
+        weights = torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1)
+        weights = normalize(weights, dim=1)
         return weights[:, :1] * both[0] + weights[:, 1:] * both[1]
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
@@ -214,9 +192,8 @@ class HTC(Method):
         tail = tuple(self.tail(features) for features in outputs.features)
         if variant == "tail":
             return outputs._replace(logits=tail)
-        return outputs._replace(
-            logits=tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True))
-        )
+        pairs = zip(outputs.logits, tail, strict=True)
+        return outputs._replace(logits=tuple(self._fused(*logits) for logits in pairs))
 
     def log_prior(self) -> Tensor:
         return (self.prior + EPSILON).log()

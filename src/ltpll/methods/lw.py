@@ -10,6 +10,7 @@ from torch import Tensor
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 EPSILON = 1e-8
 
@@ -48,10 +49,7 @@ class LW(Method):
         super().__init__()
         if form not in ("sigmoid", "cross-entropy"):
             raise InputError(f"LW has no form {form!r}: choose 'sigmoid' or 'cross-entropy'.")
-        if not beta >= 0:
-            raise InputError(
-                f"LW's beta is {beta}: it weighs the non-candidates and must not be negative."
-            )
+        in_range(beta, "LW's beta", 0)
         self.form = form
         self.beta = beta
 

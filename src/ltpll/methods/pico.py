@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.validation import in_range
 
 
 class PiCO(Method):
@@ -75,25 +76,17 @@ class PiCO(Method):
         first_epoch: int = 1,
     ) -> None:
         super().__init__()
-        if not (weight >= 0 and temperature > 0 and width >= 1 and queue >= 1):
-            raise InputError(
-                "PiCO's temperature, width and queue must be positive, and its weight must not be "
-                "negative."
-            )
-        if len(phi) != 2 or not all(
-            0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)
-        ):
-            raise InputError(
-                "PiCO's momentum, prototype_momentum and both numbers of phi (first and last "
-                "epoch) must lie between 0 and 1."
-            )
+        for value, name in ((width, "width"), (queue, "queue")):
+            in_range(value, f"PiCO's {name}", 1)
+        in_range(weight, "PiCO's weight", 0)
+        in_range(temperature, "PiCO's temperature", 0, above=True)
+        if len(phi) != 2:
+            raise InputError("PiCO's phi needs two numbers, for the first and the last epoch.")
+        for number in (momentum, prototype_momentum, *phi):
+            in_range(number, "PiCO's momentum, prototype_momentum or phi", 0, 1)
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
-        self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = (
-            momentum,
-            prototype_momentum,
-            phi,
-            first_epoch,
-        )
+        self.momentum, self.prototype_momentum = momentum, prototype_momentum
+        self.phi_range, self.first_epoch = phi, first_epoch
         self.register_buffer("phi", torch.tensor(float(phi[0])))
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
@@ -122,12 +115,9 @@ class PiCO(Method):
         return self._moved(self._similarities(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
-        similarities, log_weights = (
-            self._similarities(step.outputs.detach()),
-            step.batch.log_weights,
-        )
-        if log_weights is not None:
-            similarities = similarities / self.temperature + log_weights
+        similarities = self._similarities(step.outputs.detach())
+        if step.batch.log_weights is not None:
+            similarities = similarities / self.temperature + step.batch.log_weights
         return self._moved(similarities, step.batch.targets, step.batch.candidates)
 
     def _similarities(self, outputs: Outputs) -> Tensor:
@@ -144,17 +134,13 @@ class PiCO(Method):
         self.update_prototypes(query.detach(), labels)
         similarities, same, allowed = self.memory.compare(query, key, labels, self.temperature)
         n = len(labels)
-        own = torch.eye(
-            n, same.shape[1] - n, dtype=torch.bool, device=same.device
-        )  # the second views follow the batch itself
+        # The second views follow the batch itself.
+        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)
         own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
-        contrast = contrastive_loss(
-            similarities, torch.where(self.by_label, same, own).float(), allowed
-        )
-        return (
-            self.loss(step.outputs, step.batch.targets, step.batch.candidates)
-            + self.weight * contrast
-        )
+        positives = torch.where(self.by_label, same, own).float()
+        contrast = contrastive_loss(similarities, positives, allowed)
+        plain = self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+        return plain + self.weight * contrast
 
     def end_epoch(self, training: Training) -> None:
         self.memory.queue.limit_to(len(training.targets))
@@ -164,11 +150,9 @@ class PiCO(Method):
         """Update the running means as if the examples came one by one, but for the whole batch at once."""
         m = self.prototype_momentum
         members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
-        later = (
-            members.flip(0).cumsum(0).flip(0) - members
-        )  # examples of each class that come after this one
+        # The examples of each class that come after this one.
+        later = members.flip(0).cumsum(0).flip(0) - members
         weights = members * (1 - m) * m**later
         kept = m ** members.sum(0)
-        self.prototypes.copy_(
-            normalize(kept[:, None] * self.prototypes + weights.T @ vectors, dim=1)
-        )
+        moved = kept[:, None] * self.prototypes + weights.T @ vectors
+        self.prototypes.copy_(normalize(moved, dim=1))

@@ -20,6 +20,7 @@ from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 
@@ -78,7 +79,10 @@ class SoLar(Method):
     views = ("weak", "strong")
     warmup_epochs = 0
     lr_factor = 0.2  # at the default rate for tables, the three losses on its own labels diverge
-    why_no_rebalancer = "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior at prediction."
+    why_no_rebalancer = (
+        "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior "
+        "at prediction."
+    )
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength", "queue": "queue_size"}
     prior: Tensor
     rate: Tensor
@@ -99,22 +103,15 @@ class SoLar(Method):
         rates: tuple[float, float] = (0.1, 0.01),
     ) -> None:
         super().__init__()
-        if estimation_epochs is not None and estimation_epochs < 0:
-            raise InputError(
-                f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not "
-                "be negative."
-            )
-        if ramp_epochs < 1 or queue < 1 or not sharpness > 0:
-            raise InputError("SoLar's ramp_epochs, queue and sharpness must be positive.")
-        if (
-            len(quota) != 2
-            or len(rates) != 2
-            or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident))
-        ):
-            raise InputError(
-                "SoLar's strength, confident and both numbers of quota and rates must lie between "
-                "0 and 1."
-            )
+        if estimation_epochs is not None:
+            in_range(estimation_epochs, "SoLar's estimation_epochs", 0)
+        in_range(ramp_epochs, "SoLar's ramp_epochs", 1)
+        in_range(queue, "SoLar's queue", 1)
+        in_range(sharpness, "SoLar's sharpness", 0, above=True)
+        if len(quota) != 2 or len(rates) != 2:
+            raise InputError("SoLar's quota and rates need two numbers each.")
+        for number in (*quota, *rates, strength, confident):
+            in_range(number, "SoLar's strength, confident, quota or rates", 0, 1)
         self.la = la
         self.variants = () if la else ("la",)
         self.estimation_epochs = estimation_epochs
@@ -174,9 +171,8 @@ class SoLar(Method):
         earlier, marks = self.queue.held()  # a mark of −1 is an empty place
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
         weights = torch.cat([marks, filled]) >= 0
-        labels = sinkhorn(
-            self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype)
-        )
+        scaled = self.sharpness * torch.cat([earlier, scores])
+        labels = sinkhorn(scaled, self.prior, weights.to(scores.dtype))
         self.queue.push(scores, filled)
         return labels[-len(scores) :]
 
@@ -193,23 +189,16 @@ class SoLar(Method):
         weighted = step.outputs.detach().weighted(step.batch.log_weights)
         assigned = self.assign_labels(weighted.logits[0], step.batch.candidates)
         chosen = self.reliable(weak.detach(), assigned)
-        share, partner = (
-            mixup_weights(MIXUP_ALPHA, step.generator),
-            mixup_partners(chosen, step.generator),
-        )
+        share = mixup_weights(MIXUP_ALPHA, step.generator)
+        partner = mixup_partners(chosen, step.generator)
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
-        on_reliable = [
-            (weak, assigned),
-            (strong, assigned),
-            (blended, blend(assigned, partner, share)),
-        ]
+        mixed = blend(assigned, partner, share)
         with_labels = sum(
-            masked_mean(cross_entropy(z, labels, reduction="none"), chosen)
-            for z, labels in on_reliable
+            masked_mean(cross_entropy(logits, labels, reduction="none"), chosen)
+            for logits, labels in ((weak, assigned), (strong, assigned), (blended, mixed))
         )
-        with_targets = masked_mean(
-            cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen
-        )
+        losses = cross_entropy(weak, step.batch.targets, reduction="none")
+        with_targets = masked_mean(losses, ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
     # ---- prediction ------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from ltpll.rebalancers.set_evidence import SetEvidence
 from ltpll.rebalancers.temp_oracle_la import TempOracleLA
 from ltpll.registry import Registry
 
-REBALANCERS: Registry[Rebalancer] = Registry(
-    "rebalancer", Rebalancer, "ltpll.rebalancers"
-).discover(__name__, list(__path__))
+REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer, "ltpll.rebalancers")
+REBALANCERS.discover(__name__, list(__path__))
 
 __all__ = [
     "REBALANCERS",

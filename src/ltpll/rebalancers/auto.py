@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
@@ -15,9 +14,8 @@ from ltpll.priors.joining import FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
-MANY_SINGLETONS = (
-    0.3  # share of rows with one candidate above which plain training recovers as many labels
-)
+# The share of rows with one candidate above which plain training recovers as many labels.
+MANY_SINGLETONS = 0.3
 PRECISE = 0.06  # expected L1 error of the estimate below which it is held exactly
 
 PLAIN, AVERAGE = "plain", "average"
@@ -78,48 +76,29 @@ class Auto(Anchor):
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)
-        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        choice = choose(
-            self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates)
-        )
+        interval, weighable = self.bounds_of(self.prior_), can_weigh(training.candidates)
+        choice = choose(self.prior_, interval, self.scores, weighable)
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
-        if choice.bounds is None:
-            self.lift = "none"
-            self.hold(
-                np.zeros_like(self.prior_.lower),
-                np.ones_like(self.prior_.upper),
-                len(training.targets),
-            )
-        else:
-            self.lift = "warm-up"
-            self.hold(*choice.bounds, len(training.targets))
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
+        self.lift = "none" if choice.bounds is None else "warm-up"
+        n = len(training.targets)
+        free = np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper)
+        lower, upper = free if choice.bounds is None else choice.bounds
+        self.hold(lower, upper, n)
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""
-        return (
-            isinstance(self.prior, str)
-            and self.prior == "auto"
-            and self.estimate(candidates).regime == "unclear"
-        )
+        left_open = isinstance(self.prior, str) and self.prior == "auto"
+        return left_open and self.estimate(candidates).regime == "unclear"
 
 
 def rejects_independence(prior: PriorEstimate) -> bool:
     """Whether a test rejects that wrong labels join independently, while nothing shows how the sets arose."""
-    return prior.regime == "unclear" and any(
-        one.speaks_for == "not independent" for one in prior.evidence
-    )
+    against = any(one.speaks_for == "not independent" for one in prior.evidence)
+    return prior.regime == "unclear" and against
 
 
 def choose(
@@ -140,11 +119,9 @@ def choose(
     centre = (prior.centre, prior.centre)
     at_average = "Class shares are fixed at the average of the sets"
     weighs = weighable and rejects_independence(prior)
-    alone = (
-        "Class shares are left alone, and labels that often share sets support each other"
-        if weighs
-        else "Targets are not rebalanced"
-    )
+    alone = "Targets are not rebalanced"
+    if weighs:
+        alone = "Class shares are left alone, and labels that often share sets support each other"
     if prior.how == "given":
         return Choice(interval, "Class shares are fixed at the ones that were given.")
     if prior.how == "average":
@@ -157,24 +134,21 @@ def choose(
     if prior.regime == "unclear" and scores is not None:
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
         other = "shares left alone" if weighs else "plain training"
-        figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and {other} one of {scores[PLAIN]:.1%}"
+        accuracy = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows"
+        figures = f"{accuracy}, and {other} one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
             return Choice((prior.average,) * 2, f"{at_average}, because that gave {figures}.")
         found = f"fixing shares at the average of the sets gave {figures}"
         return Choice(None, f"{alone}: {found}.", weighs)
     if prior.regime == "unclear":
-        return Choice(
-            None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs
-        )
+        why = f"because it is unclear how the sets arose: {prior.because}"
+        return Choice(None, f"{alone}, {why}.", weighs)
     if prior.regime == "co-occurrence":
         return Choice(centre, f"{at_average}, because {prior.because}.")
     if prior.singletons >= MANY_SINGLETONS:
-        return Choice(
-            None,
-            f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single "
-            "label.",
-        )
+        why = f"because {prior.singletons:.0%} of the rows have a single label"
+        return Choice(None, f"Targets are not rebalanced, {why}.")
     if prior.expected_error < PRECISE:
         where = "fixed at the most likely ones"
         return Choice(centre, f"Class shares are {where}, because {prior.because}.")
@@ -206,7 +180,5 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
     bounds = choose(prior, auto.bounds_of(prior)).bounds
     if bounds is None:
         return None
-    return {
-        str(name): [float(low), float(high)]
-        for name, low, high in zip(candidates.classes, *bounds, strict=True)
-    }
+    shares = zip(candidates.classes, *bounds, strict=True)
+    return {str(name): [float(low), float(high)] for name, low, high in shares}

@@ -37,10 +37,8 @@ class MeanTarget(Rebalancer):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.register_buffer(
-            "mean_target",
-            torch.full((head.out_features,), 1 / head.out_features, device=head.weight.device),
-        )
+        n, device = head.out_features, head.weight.device
+        self.register_buffer("mean_target", torch.full((n,), 1 / n, device=device))
 
     def start_training(self, training: Training) -> None:
         self.end_epoch(training)

@@ -27,15 +27,12 @@ def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
     frequencies = np.asarray(class_frequencies, dtype=np.float64).ravel()
     wrong = np.flatnonzero(~np.isfinite(frequencies) | (frequencies < 0))
     if len(wrong):
-        raise InputError(
-            f"The frequency of class {wrong[0]} is {frequencies[wrong[0]]}: frequencies must be "
-            "counts or shares."
-        )
+        which = f"The frequency of class {wrong[0]} is {frequencies[wrong[0]]}"
+        raise InputError(f"{which}: frequencies must be counts or shares.")
     present = frequencies > 0
     if not present.any():
-        raise InputError(
-            "All class frequencies are zero: give the number of training examples of each class."
-        )
+        which = "All class frequencies are zero"
+        raise InputError(f"{which}: give the number of training examples of each class.")
     if absent := int((~present).sum()):
         # log 0 would lift an absent class above every other one.
         warnings.warn(
@@ -79,9 +76,8 @@ class OracleLA(Rebalancer):
     def __init__(self, class_frequencies: Any) -> None:
         super().__init__()
         self.class_frequencies = class_frequencies
-        self.register_buffer(
-            "log_frequencies", _checked_log_frequencies(class_frequencies, self.name)
-        )
+        frequencies = _checked_log_frequencies(class_frequencies, self.name)
+        self.register_buffer("log_frequencies", frequencies)
 
     def log_prior(self, head: nn.Linear) -> Tensor:
         return self.log_frequencies

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Outputs, Rebalancer, linear_head
+from ltpll.validation import in_range
 
 EPSILON = 1e-9
 
@@ -39,18 +39,13 @@ class RECORDS(Rebalancer):
 
     def __init__(self, momentum: float = 0.9) -> None:
         super().__init__()
-        if not 0 <= momentum <= 1:
-            raise InputError(
-                f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and "
-                "1 (never moves)."
-            )
+        in_range(momentum, "RECORDS' momentum", 0, 1)
         self.momentum = momentum
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.register_buffer(
-            "mean_feature", torch.zeros(head.in_features, device=head.weight.device)
-        )
+        start = torch.zeros(head.in_features, device=head.weight.device)
+        self.register_buffer("mean_feature", start)
 
     @torch.no_grad()
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Training
 from ltpll.priors.joining import POWER, UNTIL, FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 from ltpll.targets import floored
+from ltpll.validation import in_range
 
 
 class SetEvidence(Anchor):
@@ -55,27 +54,14 @@ class SetEvidence(Anchor):
 
     def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.0) -> None:
         super().__init__(warmup=warmup, lift="warm-up")
-        if not 0 <= power <= 1:
-            raise InputError(f"The power of set-evidence is {power}: it must be between 0 and 1.")
-        if not 0 <= until <= 1:
-            raise InputError(
-                f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1."
-            )
+        in_range(power, "set-evidence's power", 0, 1)
+        in_range(until, "set-evidence's until", 0, 1)
         self.power, self.until = power, until
-        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
-        self._evidence = (
-            FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
-        )
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
+        self._evidence = None
+        if can_weigh(candidates):
+            self._evidence = FadingEvidence(candidates, self.power, self.until)
