@@ -45,8 +45,8 @@ class BalancedHead(Extra):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        place = {"device": head.weight.device, "dtype": head.weight.dtype}
-        self.head = nn.Linear(head.in_features, head.out_features, **place)
+        sizes, weight = (head.in_features, head.out_features), head.weight
+        self.head = nn.Linear(*sizes, device=weight.device, dtype=weight.dtype)
         start = torch.zeros(head.out_features, device=head.weight.device)
         self.register_buffer("log_mean_target", start)
 
