@@ -173,7 +173,7 @@ def test_labels_are_removed_from_the_share_of_sets_and_nothing_else_changes():
             else (len(found.row(i)) == 1 and found.row(i) != [int(y[i])])
         )
     assert found.row(0) == remove_labels(sets, y, 0.25, seed=1).row(0)
-    assert "between 0 and 1" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
+    assert "The share is 1.5" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
 
 
 def test_wrong_labels_in_the_place_of_the_only_one_are_all_equally_frequent():

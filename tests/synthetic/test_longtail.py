@@ -74,7 +74,7 @@ def test_imbalance_one_is_balanced():
         ((10, 3, -2), "imbalance is -2"),
         ((10, 3, float("nan")), "imbalance is nan"),
         ((10, 3, 11), "smallest class empty"),
-        ((10, 3, float("inf")), "smallest class empty"),
+        ((10, 3, float("inf")), "imbalance is inf"),
         ((0, 3, 2), "smallest class empty"),
     ],
 )

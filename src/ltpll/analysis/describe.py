@@ -130,10 +130,10 @@ def co_occurrence(sets: DistinctSets) -> Any:
     """The number of rows whose sets contain both of two classes, a sparse (C, C) matrix."""
     largest = int(sets.sizes.max())
     if largest > LARGEST_SET:  # the pairs of its labels alone take gigabytes
+        which = f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at"
         raise InputError(
-            f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at "
-            "most "
-            f"{LARGEST_SET:,}: leave such rows out, or limit the classes that are possible in them."
+            f"{which} most {LARGEST_SET:,}: leave such rows out, or limit the classes that are "
+            "possible in them."
         )
     return (sets.matrix.T @ sets.matrix.multiply(sets.counts[:, None]).tocsr()).tocsr()
 
@@ -146,28 +146,19 @@ def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: 
     chance below 1%.
     """
     upper = triu(together, k=1).tocoo()
-    counts, expected = (
-        upper.data,
-        sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n,
-    )
-    above = np.flatnonzero(
-        2 * (np.sqrt(counts) - np.sqrt(expected))
-        > math.sqrt(2 * math.log(100 * max(len(counts), 1)))
-    )
+    counts = upper.data
+    expected = sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n
+    threshold = math.sqrt(2 * math.log(100 * max(len(counts), 1)))
+    above = np.flatnonzero(2 * (np.sqrt(counts) - np.sqrt(expected)) > threshold)
 
     def pair(i: int) -> Pair:
-        a, b = int(upper.row[i]), int(upper.col[i])
-        return Pair(
-            (classes[a], classes[b]),
-            int(counts[i]),
-            float(expected[i]),
-            float(counts[i] / expected[i]),
-        )
+        names = classes[int(upper.row[i])], classes[int(upper.col[i])]
+        return Pair(names, int(counts[i]), float(expected[i]), float(counts[i] / expected[i]))
 
     order = np.lexsort((upper.col, upper.row, -counts))[:most]
-    most_above = (
-        pair(int(above[np.argmax(counts[above] / expected[above])])) if len(above) else None
-    )
+    most_above = None
+    if len(above):
+        most_above = pair(int(above[np.argmax(counts[above] / expected[above])]))
     return Pairs([pair(int(i)) for i in order], len(counts), len(above), most_above)
 
 
@@ -196,9 +187,8 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
     sizes = np.bincount(labels, minlength=n_classes)
     true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
     # With many classes, far fewer pairs occur than there could be.
-    pairs, counts = np.unique(
-        true * n_classes + candidates.labels.cpu().numpy(), return_counts=True
-    )
+    keys = true * n_classes + candidates.labels.cpu().numpy()
+    pairs, counts = np.unique(keys, return_counts=True)
     true, other = np.divmod(pairs, n_classes)
     shares = (counts / sizes[true])[true != other]
     return float(shares.max(initial=0.0))
@@ -227,9 +217,7 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
 
 def _errors(prior: PriorEstimate, truth: Array) -> dict[str, float]:
     """The L1 errors of the estimates, and the share of classes whose bounds hold."""
-    errors = {
-        name: float(np.abs(getattr(prior, name) - truth).sum())
-        for name in ("estimate", "em", "average")
-    }
+    names = ("estimate", "em", "average")
+    errors = {name: float(np.abs(getattr(prior, name) - truth).sum()) for name in names}
     inside = (truth >= prior.lower - 1e-12) & (truth <= prior.upper + 1e-12)
     return {**errors, "within_bounds": float(inside[prior.seen].mean())}

@@ -135,19 +135,16 @@ def prune_candidates(
     sets = Candidates.of(candidates).to("cpu")
     x = as_inputs(features, "given")
     if x.ndim != 2:
+        which = f"The features have shape {tuple(x.shape)}, but neighbours need a row of numbers"
         raise InputError(
-            f"The features have shape {tuple(x.shape)}, but neighbours are found by one row of "
-            "numbers per example: compute features of "
-            "pictures first, with a pretrained network."
+            f"{which} for each example: compute features of pictures first, with a pretrained "
+            "network."
         )
     if len(x) != len(sets):
-        raise InputError(
-            f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: "
-            "give one set per row."
-        )
-    index = nearest_neighbours(
-        directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress
-    ).rows
+        which = f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}"
+        raise InputError(f"{which}: give one set per row.")
+    x = directions(x.cpu())
+    index = nearest_neighbours(x, neighbours, groups=sets.groups, on_progress=on_progress).rows
     return without(sets, relative_votes(index.numpy(), sets) < threshold)
 
 
@@ -172,18 +169,15 @@ def relative_votes(
     frequency = np.bincount(labels, weights=shares, minlength=sets.n_classes)
     given = csr_matrix((shares, labels, offsets), shape=(len(sets), sets.n_classes))
     votes = np.empty(len(labels))
-    for rows in np.array_split(
-        np.arange(len(sets)), max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)
-    ):
+    n_parts = max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)
+    for rows in np.array_split(np.arange(len(sets)), n_parts):
         known = index[rows] >= 0
         ends = np.concatenate([[0], np.cumsum(known.sum(1))])
-        voters = csr_matrix(
-            (np.ones(ends[-1]), index[rows][known], ends), shape=(len(rows), len(sets))
-        )
+        flat = (np.ones(ends[-1]), index[rows][known], ends)
+        voters = csr_matrix(flat, shape=(len(rows), len(sets)))
         own = slice(offsets[rows[0]], offsets[rows[-1] + 1])
-        votes[own] = (voters @ given).toarray()[
-            np.repeat(np.arange(len(rows)), sizes[rows]), labels[own]
-        ]
+        owners = np.repeat(np.arange(len(rows)), sizes[rows])
+        votes[own] = (voters @ given).toarray()[owners, labels[own]]
     votes /= frequency[labels] ** frequency_power
     best = np.repeat(np.maximum.reduceat(votes, offsets[:-1]), sizes)
     relative: Array = np.divide(votes, best, out=np.ones_like(votes), where=best > 0)
@@ -196,6 +190,6 @@ def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
     kept = torch.cat([mask.new_zeros(1), ~mask]).cumsum(0)
     offsets = kept[sets.offsets.long()].to(sets.offsets.dtype)
     left = Candidates(offsets, sets.labels[~mask], sets.n_classes, sets.classes, sets.groups)
-    return Pruned(
-        left if sets.weights is None else left.with_weights(sets.weights[~mask]), sets, mask
-    )
+    if sets.weights is not None:
+        left = left.with_weights(sets.weights[~mask])
+    return Pruned(left, sets, mask)

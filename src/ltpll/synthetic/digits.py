@@ -44,16 +44,11 @@ def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     labels = digits.target.astype(np.int64)
     rarest = int(np.bincount(labels).min())
     if not 0 <= test_per_class <= rarest:
-        raise InputError(
-            f"test_per_class is {test_per_class}, but the rarest digit has "
-            f"{counted(rarest, 'image')}."
-        )
+        which = f"the rarest digit has {counted(rarest, 'image')}"
+        raise InputError(f"test_per_class is {test_per_class}, but {which}.")
     rng = np.random.default_rng(seed)
-    test = np.sort(
-        np.concatenate(
-            [rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]
-        )
-    )
+    per_class = [rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]
+    test = np.sort(np.concatenate(per_class))
     pool = np.setdiff1d(np.arange(len(labels)), test)
     mean, std = images[pool].mean(), images[pool].std()
     images = (images - mean) / std

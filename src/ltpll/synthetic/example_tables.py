@@ -12,11 +12,8 @@ from ltpll.synthetic.origins import crowd_votes
 
 NAMES = np.asarray(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 IMBALANCE, LARGEST, NEW_PER_CLASS = 10, 120, 10
-ACCURACIES = (
-    0.9,
-    0.75,
-    0.6,
-)  # of the three annotators; in one row of a hundred, none of them is right
+# Of the three annotators; in one row of a hundred, none of them is right.
+ACCURACIES = (0.9, 0.75, 0.6)
 
 Columns = dict[str, Any]
 
