@@ -11,14 +11,7 @@ from contextvars import ContextVar
 LONGEST = 60
 _command_line: ContextVar[bool] = ContextVar("command_line", default=False)
 _SHORT = reprlib.Repr()
-(
-    _SHORT.maxlevel,
-    _SHORT.maxlist,
-    _SHORT.maxtuple,
-    _SHORT.maxset,
-    _SHORT.maxdict,
-    _SHORT.maxstring,
-) = 2, 4, 4, 4, 4, LONGEST
+vars(_SHORT).update(maxlevel=2, maxlist=4, maxtuple=4, maxset=4, maxdict=4, maxstring=LONGEST)
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
@@ -31,9 +24,8 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey."""
-    return "".join(
-        letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text
-    )
+    spaces = "".join(" " if letter.isspace() else letter for letter in text)
+    return "".join(letter if letter.isprintable() else "�" for letter in spaces)
 
 
 @contextmanager
@@ -51,9 +43,8 @@ def option(name: str, value: str | int | tuple[str, ...]) -> str:
     if not _command_line.get():
         return f"{name}={shown(value)}"
     values = value if isinstance(value, tuple) else (str(value),)
-    return " ".join(
-        f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values
-    )
+    quoted = [shlex.quote(printable(one)[:LONGEST]) for one in values]
+    return " ".join(f"--{name.replace('_', '-')} {one}" for one in quoted)
 
 
 def first_line(error: BaseException) -> str:
@@ -115,11 +106,8 @@ def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[Non
         yield
     except ImportError as error:
         name = (error.name or "a package").partition(".")[0]
-        missing = (
-            "is not installed"
-            if isinstance(error, ModuleNotFoundError)
-            else f"cannot be imported ({first_line(error)})"
-        )
-        raise InputError(
-            f"{what} needs {name}, which {missing}: pip install {install}{otherwise}."
-        ) from error
+        missing = "is not installed"
+        if not isinstance(error, ModuleNotFoundError):
+            missing = f"cannot be imported ({first_line(error)})"
+        which = f"{what} needs {name}, which {missing}"
+        raise InputError(f"{which}: pip install {install}{otherwise}.") from error

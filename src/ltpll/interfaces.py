@@ -63,9 +63,8 @@ class Outputs(NamedTuple):
 
     def detach(self) -> Outputs:
         """The same outputs without gradients."""
-        return Outputs(
-            tuple(z.detach() for z in self.logits), tuple(f.detach() for f in self.features)
-        )
+        logits, features = (tuple(one.detach() for one in part) for part in self)
+        return Outputs(logits, features)
 
     def first(self, n: int) -> Outputs:
         """The outputs of the first `n` views."""
@@ -73,25 +72,23 @@ class Outputs(NamedTuple):
 
     def weighted(self, log_weights: Tensor | None) -> Outputs:
         """Add what is known about the candidates to the logits of every view; None changes nothing."""
-        return (
-            self
-            if log_weights is None
-            else Outputs(tuple(z + log_weights for z in self.logits), self.features)
-        )
+        if log_weights is None:
+            return self
+        return Outputs(tuple(z + log_weights for z in self.logits), self.features)
 
 
 class Batch(NamedTuple):
-    """The data of one training step."""
+    """The data of one training step.
+
+    `log_weights` is what is known about the candidates: their weights, and the evidence of the
+    sets. `given` are the sets as they were given, if the candidates hold classes from outside them.
+    """
 
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
-    log_weights: Tensor | None = (
-        None  # (batch, classes), what is known about the candidates: their weights and evidence of the sets
-    )
-    given: Tensor | None = (
-        None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
-    )
+    log_weights: Tensor | None = None  # (batch, classes)
+    given: Tensor | None = None  # (batch, classes), bool
 
 
 class Forward(Protocol):
@@ -116,10 +113,12 @@ class Step:
         return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
-        """The detached outputs, adjusted as for refining targets: by the rebalancer, and by the weights of the candidates."""
-        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(
-            self.batch.log_weights
-        )
+        """The detached outputs, adjusted as for refining targets.
+
+        They are adjusted by the rebalancer, and by the weights of the candidates.
+        """
+        adjusted = self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
+        return adjusted.weighted(self.batch.log_weights)
 
 
 class Training(Protocol):

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 FLOAT32 = np.finfo(np.float32)
-FLOAT32_SPREAD = (
-    2.0**12
-)  # a column whose size over its spread is larger is blurred: half of float32's 24 bits are lost
+# A column whose size over its spread is larger is blurred: half of float32's 24 bits are lost.
+FLOAT32_SPREAD = 2.0**12
 CONSTANT = 1e-12  # what differs by less beside its size, differs by rounding
 
 

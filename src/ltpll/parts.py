@@ -61,29 +61,24 @@ def build_parts(
         2
     """
     options = options or {}
-    for name in options:
-        if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
-            raise InputError(
-                f"There are options for {shown(name)}, but no method, rebalancer or extra is given "
-                "by that name."
-            )
+    given = [part for part in (method, rebalancer, *extras) if isinstance(part, str)]
+    unused = next((name for name in options if name not in given), None)
+    if unused is not None:
+        which = f"There are options for {shown(unused)}"
+        raise InputError(f"{which}, but no method, rebalancer or extra is given by that name.")
     built = _build(METHODS, method, options, context)
     if rebalancer == AUTO and built.why_no_rebalancer:
         rebalancer = "none"
-    return Parts(
-        built,
-        _build(REBALANCERS, rebalancer, options, context),
-        [_build(EXTRAS, extra, options, context) for extra in extras],
-    )
+    chosen = _build(REBALANCERS, rebalancer, options, context)
+    return Parts(built, chosen, [_build(EXTRAS, extra, options, context) for extra in extras])
 
 
 def _build(registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]) -> P:
     if isinstance(part, registry.base):
         return part.fresh()
     if isinstance(part, type):
-        raise InputError(
-            f"The {registry.kind} is the class {part.__name__}: give an object, {part.__name__}(…)."
-        )
+        which = f"The {registry.kind} is the class {part.__name__}"
+        raise InputError(f"{which}: give an object, {part.__name__}(…).")
     name = part if isinstance(part, str) else shown(part)
     return registry.create(name, context, **options.get(name, {}))
 
@@ -111,15 +106,12 @@ def describe_parts() -> list[PartInfo]:
     for registry in registries:
         for name, cls in registry.items():
             module = sys.modules[cls.__module__]
-            first, *_ = (module.__doc__ or "").strip().splitlines() or [""]
+            first = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
             # The citation ends with a parenthesis, since its title may contain a colon.
             before, separator, idea = first.partition("): ")
             source = before + ")" if separator else ""
             if not separator:
                 idea = first.partition(": ")[2] or first
-            found.append(
-                PartInfo(
-                    registry.kind, name, source, idea, module.__name__.replace(".", "/") + ".py"
-                )
-            )
+            file = module.__name__.replace(".", "/") + ".py"
+            found.append(PartInfo(registry.kind, name, source, idea, file))
     return found

@@ -67,12 +67,10 @@ class CandidateTargets:
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         sizes = candidates.sizes.long()
-        known = candidates.weights
-        self.values = (
-            (1.0 / sizes).to(dtype).repeat_interleave(sizes)
-            if known is None
-            else known.to(dtype, copy=True)
-        )
+        if candidates.weights is None:
+            self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes)
+        else:
+            self.values = candidates.weights.to(dtype, copy=True)
         if isinstance(candidates, OpenSets):
             # Added labels follow (targets, then class numbers): one tensor is the whole state.
             guests = candidates.guests.to(dtype)
@@ -88,9 +86,8 @@ class CandidateTargets:
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
         if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
-            rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(
-                torch.finfo(rows.dtype).tiny
-            )
+            kept = (rows * self.candidates[index]).sum(1, keepdim=True)
+            rows = rows / kept.clamp_min(torch.finfo(rows.dtype).tiny)
         self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
 
     def on_candidates(self, index: Tensor) -> Tensor:
@@ -100,12 +97,9 @@ class CandidateTargets:
         return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(
-            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
-        )
-        total.index_add_(
-            0, self.candidates.slot_labels(), self.values[: self.candidates.n_slots].double()
-        )
+        sets, device = self.candidates, self.values.device
+        total = torch.zeros(sets.n_classes, dtype=torch.float64, device=device)
+        total.index_add_(0, sets.slot_labels(), self.values[: sets.n_slots].double())
         return (total / len(self)).float()
 
 
@@ -121,9 +115,8 @@ class ClassTargets:
             # the other classes.
             sizes = candidates.sizes.long()
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
-            self.values[rows, candidates.labels.long()] = (
-                candidates.weights * sizes[rows] * share
-            ).to(dtype)
+            shares = candidates.weights * sizes[rows] * share
+            self.values[rows, candidates.labels.long()] = shares.to(dtype)
         if isinstance(candidates, OpenSets):
             # The last column has the added labels, so that one tensor is the whole state.
             self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
@@ -145,10 +138,9 @@ class ClassTargets:
         return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(
-            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
-        )
-        for index in self.candidates.parts(self.candidates.n_classes):
+        n, device = self.candidates.n_classes, self.values.device
+        total = torch.zeros(n, dtype=torch.float64, device=device)
+        for index in self.candidates.parts(n):
             part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
@@ -184,11 +176,8 @@ def initial_targets(
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 1.0000]])
     """
-    return (
-        CandidateTargets(candidates, dtype)
-        if targets_on == "candidates"
-        else ClassTargets(candidates, dtype)
-    )
+    kind = CandidateTargets if targets_on == "candidates" else ClassTargets
+    return kind(candidates, dtype)
 
 
 def floored(shares: Tensor, n: int) -> Tensor:
@@ -223,12 +212,10 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     parts = []
     for index in candidates.parts(candidates.max_size):
         labels = candidates.rows(index).labels
-        shares = targets.on_candidates(index).masked_fill(
-            ~candidates.filled(index), -1.0
-        )  # not the repeated positions
-        total = shares.clamp_min(0).sum(
-            1, keepdim=True
-        )  # 1 unless the method weights non-candidates too
+        # Not the repeated positions.
+        shares = targets.on_candidates(index).masked_fill(~candidates.filled(index), -1.0)
+        # 1 unless the method weights non-candidates too.
+        total = shares.clamp_min(0).sum(1, keepdim=True)
         first = shares.argmax(1, keepdim=True)
         most = shares.gather(1, first)
         shares.scatter_(1, first, -1.0)
