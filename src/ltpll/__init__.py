@@ -1,4 +1,4 @@
-"""Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced."""
+"""Long-tailed partial label learning: classifiers from candidate labels of imbalanced classes."""
 
 from __future__ import annotations
 

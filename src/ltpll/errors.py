@@ -1,4 +1,4 @@
-"""Errors: exceptions and warnings about the user's input, and helpers for writing their messages."""
+"""Errors: exceptions and warnings about the user's input, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def on_command_line() -> Iterator[None]:
 
 
 def option(name: str, value: str | int | tuple[str, ...]) -> str:
-    """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
+    """How a message names an option: `--separator ';'`, or `separator=';'` in Python."""
     if not _command_line.get():
         return f"{name}={shown(value)}"
     values = value if isinstance(value, tuple) else (str(value),)
@@ -54,7 +54,9 @@ def first_line(error: BaseException) -> str:
 
 
 class InputError(ValueError):
-    """The input cannot be used; the message is one sentence that says where the problem is and what to do.
+    """The input cannot be used.
+
+    The message is one sentence that says where the problem is and what to do.
 
     The command line prints the message and exits with status 2. Any other traceback that reaches a
     user is a bug.
@@ -62,7 +64,10 @@ class InputError(ValueError):
 
 
 class NotFiniteError(InputError):
-    """Training produced a NaN or an infinity, in `rows` if known; `epoch` and `step` count from 1 and are None if unknown."""
+    """Training produced a NaN or an infinity, in `rows` if known.
+
+    `epoch` and `step` count from 1 and are None if unknown.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class BusyError(InputError):
 
 
 class VersionError(InputError):
-    """A file has another version of its format: it is intact, so it is neither read nor replaced."""
+    """A file has another version of its format: it is neither read nor replaced."""
 
 
 class UnknownNameError(InputError, KeyError):
@@ -101,7 +106,7 @@ class CheckpointWarning(InputWarning):
 
 @contextmanager
 def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[None]:
-    """Wrap imports of an optional package; if it is missing, the error says what needs it and how to install it."""
+    """Wrap imports of an optional package: the error says what needs it and how to install it."""
     try:
         yield
     except ImportError as error:

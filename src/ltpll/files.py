@@ -1,4 +1,4 @@
-"""Files: atomic writes, checks that a folder is writable, parsing of untrusted JSON, and the versions of our own formats."""
+"""Files: atomic writes, output paths, locks, JSON, and the versions of our own formats."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextM
 
 
 def check_writable(folder: Path, way_out: str = "choose another place") -> None:
-    """Refuse a folder that cannot be written to, before hours of work are spent on its content; the message names the way out."""
+    """Refuse a folder that cannot be written to, before hours of work are spent on its content.
+
+    The message names the way out.
+    """
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +127,7 @@ def check_writable(folder: Path, way_out: str = "choose another place") -> None:
 
 
 def cache_folder(variable: str) -> Path:
-    """The folder of what can be made or loaded again: that of the environment variable, or else ltpll in the user's cache folder.
+    """The folder of what can be made or loaded again: by default in the user's cache folder.
 
     Raises:
         InputError: The user has no home folder.
@@ -140,7 +143,10 @@ def cache_folder(variable: str) -> Path:
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Delete temporary files of a process that was killed while writing `name`; no other process may be writing it."""
+    """Delete temporary files of a process that was killed while writing `name`.
+
+    No other process may be writing it.
+    """
     for path in folder.glob(f".{name}.*.tmp"):
         path.unlink(missing_ok=True)
 
@@ -164,7 +170,7 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def other_version(found: object, own: str) -> str | None:
-    """Say that a file has another version of the format `own`, such as ltpll-run-1; None if it has not, or is not of this format at all."""
+    """Say that a file has another version of the format `own`; None if it has not."""
     if found == own or not isinstance(found, str):
         return None
     if found.rpartition("-")[0] != own.rpartition("-")[0]:

@@ -1,4 +1,4 @@
-"""Building methods, rebalancers and extras from names and options, and describing those that are available."""
+"""Building methods, rebalancers and extras from names and options, and describing them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _build(registry: Registry[P], part: str | P, options: Options, context: Mapp
 
 @dataclass(frozen=True)
 class PartInfo:
-    """A part and its description, from the first line of its module: `source` is the citation, empty if there is none, `idea` the rest."""
+    """A part and its description, from the first paragraph of its module."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Registries of classes by name, filled from the files of a package and from plug-ins, and the options of a class."""
+"""Registries of classes by name, filled from packages and plug-ins, and their options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
 def _check_options(
     what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()
 ) -> None:
-    """Refuse an option that is not known; the message lists the known ones, without those that are `unlisted`."""
+    """Refuse an option that is not known.
+
+    The message lists the known ones, without those that are `unlisted`.
+    """
     unknown = sorted(set(options) - set(known))
     if unknown:
         listed = ", ".join(sorted(set(known) - set(unlisted))) or "none"
@@ -42,7 +45,7 @@ def _check_options(
 
 
 class Configurable:
-    """An object whose constructor arguments can be read and changed by name, like those of a scikit-learn estimator.
+    """An object whose options can be read and changed by name, as in scikit-learn.
 
     Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and
     `GridSearchCV` searches over their options. A constructor stores each argument unchanged in an
@@ -57,7 +60,9 @@ class Configurable:
     """
 
     stored_as: ClassVar[Mapping[str, str]] = {}
-    """The attribute that holds an option, where a buffer or module of a checkpoint already has the option's name."""
+    """The attribute that holds an option, where a buffer or module of a checkpoint already has the
+    option's name.
+    """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options by name; `deep` has no effect, because options have no options themselves."""
@@ -65,7 +70,9 @@ class Configurable:
         return {name: getattr(self, self.stored_as.get(name, name)) for name in names}
 
     def set_params(self, **params: Any) -> Self:
-        """Change options; the object is then as if newly constructed, and has to be attached again before it is used.
+        """Change options.
+
+        The object is then as if newly constructed, and has to be attached again before it is used.
 
         Raises:
             InputError: If there is no such option, or its value is refused; nothing is changed
@@ -131,7 +138,9 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return cls
 
     def discover(self, package: str, path: list[str]) -> Registry[T]:
-        """Import every module of a package, register the classes there that set a `name`, and make them attributes of the package."""
+        """Import every module of a package, register the classes there that set a `name`, and make
+        them attributes of the package.
+        """
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
@@ -141,7 +150,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self
 
     def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:
-        """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
+        """Construct an object from `options`, and the facts in `context` that it takes."""
         cls = self[name]
         parameters = named_parameters(cls)
         what = f"The {self.kind} {shown(name)}"

@@ -1,4 +1,4 @@
-"""Targets: the current estimate of each example's label distribution, stored next to the candidates and accessed by row number."""
+"""Targets: the current estimate of each example's label distribution."""
 
 from __future__ import annotations
 
@@ -48,13 +48,17 @@ class Targets(Protocol):
         """Store dense (batch, classes) targets for the rows in `index`."""
 
     def on_candidates(self, index: Tensor) -> Tensor:
-        """Targets of each row's own candidates, (batch, max_size), in the order of `Candidates.rows`; short rows repeat their last one."""
+        """Targets of each row's own candidates, (batch, max_size), in the order of
+        `Candidates.rows`; short rows repeat their last one.
+        """
 
     def labels(self) -> Tensor:
         """The candidate with the largest target in each row, (N,)."""
 
     def mean(self) -> Tensor:
-        """Mean target on the candidates over all rows, (classes,): the class prior that the targets imply."""
+        """Mean target on the candidates over all rows, (classes,): the class prior that the targets
+        imply.
+        """
 
     @property
     def values(self) -> Tensor:
@@ -62,7 +66,10 @@ class Targets(Protocol):
 
 
 class CandidateTargets:
-    """One target per candidate, in the order of `candidates.labels`; all other classes have zero."""
+    """One target per candidate, in the order of `candidates.labels`.
+
+    All other classes have zero.
+    """
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
@@ -104,7 +111,7 @@ class CandidateTargets:
 
 
 class ClassTargets:
-    """One target per row and class, candidate or not (LW weights non-candidates too); starts at 1/C, or the candidates' weights."""
+    """One target per row and class, candidate or not: LW weights non-candidates too."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
@@ -159,7 +166,7 @@ def initial_targets(
     targets_on: Literal["candidates", "classes"] = "candidates",
     dtype: torch.dtype = torch.float32,
 ) -> Targets:
-    """Create the targets before training: the weights of the candidates if there are any, uniform targets otherwise.
+    """Create the targets before training: the weights of the candidates, or uniform ones.
 
     Args:
         candidates: The candidate sets.

@@ -1,4 +1,4 @@
-"""Describe: statistics of candidate sets, such as sizes, pairs of classes, ambiguity and estimates of the class prior."""
+"""Describe: statistics of candidate sets: sizes, pairs of classes, ambiguity, class prior."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LARGEST_SET = 16_384
 
 @dataclass(frozen=True)
 class Pair:
-    """Two classes: the number of sets that contain both, and the number expected if they joined sets independently."""
+    """Two classes: the number of sets that contain both, and the number expected if they joined
+    sets independently.
+    """
 
     classes: tuple[Hashable, Hashable]
     sets: int
@@ -32,7 +34,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The most frequent of the `n` pairs of classes that share a set; `n_above` pairs do so more often than chance explains."""
+    """The most frequent of the `n` pairs of classes that share a set.
+
+    `n_above` pairs do so more often than chance explains.
+    """
 
     most_frequent: list[Pair]
     n: int
@@ -163,12 +168,16 @@ def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: 
 
 
 def wrong_label_rate(sets: DistinctSets) -> float:
-    """The average probability that a wrong label joins a set; no true labels are needed, since one label of every set is true."""
+    """The average probability that a wrong label joins a set.
+
+    No true labels are needed, since one label of every set is true.
+    """
     return (sets.mean_size - 1) / (sets.n_classes - 1)
 
 
 def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
-    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets contain the same wrong label.
+    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets
+    contain the same wrong label.
 
     The estimate is too high for small classes, where some wrong label is in all sets by chance.
 
@@ -195,7 +204,8 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
 
 
 def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
-    """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for any true labels.
+    """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for
+    any true labels.
 
     Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the
     sets. Summing over the k most frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1). Upper:

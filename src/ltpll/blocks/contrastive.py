@@ -48,12 +48,17 @@ class Queue(nn.Module):
         self.next.copy_((self.next + len(labels)) % self.limit)
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Vectors and labels; on a GPU with the empty places, since leaving them out would force a synchronisation."""
+        """Vectors and labels.
+
+        On a GPU with the empty places, since leaving them out would force a synchronisation.
+        """
         n = len(self.labels) if self.labels.is_cuda else int((self.labels >= 0).sum())
         return self.vectors[:n], self.labels[:n]
 
     def limit_to(self, n: int) -> None:
-        """Hold at most `n` vectors from now on: a queue longer than the data set would hold outdated copies of the same examples."""
+        """Hold at most `n` vectors from now on: a queue longer than the data set would hold
+        outdated copies of the same examples.
+        """
         self.limit.clamp_(max=n)
         self.labels[self.limit :] = -1
         self.next %= self.limit
@@ -64,7 +69,9 @@ class Queue(nn.Module):
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of a network whose weights are an exponential moving average of the network's, without gradients."""
+    """A copy of a network whose weights are an exponential moving average of the network's, without
+    gradients.
+    """
 
     def __init__(self, network: nn.Module, momentum: float) -> None:
         super().__init__()
@@ -78,7 +85,9 @@ class MomentumEncoder(nn.Module):
 
 
 class Memory(nn.Module):
-    """A projector, and a momentum encoder and queue that provide the vectors to compare its projections with."""
+    """A projector, and a momentum encoder and queue that provide the vectors to compare its
+    projections with.
+    """
 
     def __init__(self, model: nn.Module, width: int, size: int, momentum: float) -> None:
         super().__init__()
@@ -103,7 +112,8 @@ class Memory(nn.Module):
     def compare(
         self, query: Tensor, key: Tensor, labels: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compare a batch with itself, its second views and the queue, and add the second views to the queue.
+        """Compare a batch with itself, its second views and the queue, and add the second views to
+        the queue.
 
         Returns:
             Similarities divided by the temperature, whether both have the same label, and whether
@@ -122,7 +132,8 @@ class Memory(nn.Module):
 
 
 def contrastive_loss(similarities: Tensor, positives: Tensor, allowed: Tensor) -> Tensor:
-    """The negative mean log-probability of an anchor's positives among all its comparisons, averaged over anchors with positives.
+    """The negative mean log-probability of an anchor's positives among all its comparisons,
+    averaged over anchors with positives.
 
     Args:
         similarities: (anchors, others), divided by the temperature.

@@ -1,4 +1,4 @@
-"""Sinkhorn's algorithm in the log domain: labels for many examples such that each class gets its share."""
+"""Sinkhorn's algorithm in the log domain: labels such that each class gets its share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sinkhorn(
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> Tensor:
-    """Distributions over classes, one per row, that are closest to the scores and whose mean is `prior`.
+    """Find the distributions over classes closest to the scores whose mean is `prior`.
 
     The last update normalises the rows, which therefore sum to one exactly. The class shares are
     right within `tolerance`, unless they are infeasible (a class may be a candidate of too few

@@ -1,4 +1,4 @@
-"""Arrow: tables and columns of polars, pyarrow and other libraries with Arrow's interface, without importing these libraries."""
+"""Arrow: tables and columns of polars, pyarrow and others, without importing these libraries."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from ltpll.errors import InputError, first_line
 
 
 def is_arrow(source: Any) -> bool:
-    """Whether an object has Arrow's interface (PyCapsule) and is not from pandas, which is handled by its own methods."""
+    """Whether an object has Arrow's interface (PyCapsule) and is not from pandas, which is handled
+    by its own methods.
+    """
     exports = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
     return exports and not isinstance(source, type) and not _is_pandas(source)
 
 
 def is_frame(source: Any) -> bool:
-    """Whether an object is a table of pandas, or one with Arrow's interface, and not a single column."""
+    """Whether an object is a table of pandas or one with Arrow's interface, not a single column."""
     return (_is_pandas(source) or is_arrow(source)) and hasattr(source, "columns")
 
 
@@ -26,7 +28,8 @@ def _is_pandas(source: Any) -> bool:
 
 
 def arrow_table(frame: Any) -> Any:
-    """A table as a pyarrow Table, whose text and lists have the types that all of pyarrow's functions support.
+    """A table as a pyarrow Table, whose text and lists have the types that all of pyarrow's
+    functions support.
 
     Raises:
         InputError: A column cannot be converted, for example because it holds values of several
@@ -53,7 +56,9 @@ def arrow_list(column: Any) -> list[Any]:
 
 
 def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
-    """The numbers of a table, (rows, columns), and the names of its columns; missing numbers are NaN.
+    """The numbers of a table, (rows, columns), and the names of its columns.
+
+    Missing numbers are NaN.
 
     Raises:
         InputError: A column does not hold numbers.
@@ -77,7 +82,10 @@ def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
 
 
 def _plain_column(column: Any) -> Any:
-    """A column without views; the values of a dictionary are converted by hand, because pyarrow cannot."""
+    """A column without views.
+
+    The values of a dictionary are converted by hand, because pyarrow cannot.
+    """
     import pyarrow as pa
 
     text = pa.large_string()

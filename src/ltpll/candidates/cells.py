@@ -132,9 +132,10 @@ def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> 
     for name, score in scores.items():
         number = isinstance(score, (int, float)) and not isinstance(score, bool)
         if not isinstance(name, str) or not number or not 0 <= score <= LARGEST_SCORE:
+            which = f"{row(i)} gives {shown(name)} the score {shown(score)}"
             raise InputError(
-                f"{row(i)} gives {shown(name)} the score {shown(score)}: names are text, and scores "
-                'finite numbers that are not negative, as in {"cat": 0.7, "dog": 0.3}.'
+                f"{which}: names are text, and scores finite numbers that are not negative, as in "
+                '{"cat": 0.7, "dog": 0.3}.'
             )
     names = [name.strip() for name in scores]
     return Cell(names, True, [float(score) for score in scores.values()])

@@ -1,4 +1,4 @@
-"""Labels: whatever a user passes as `y`, candidate sets in any form or plain labels, as candidates and class names."""
+"""Labels: whatever a user passes as `y`, as candidates and class names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Labels(NamedTuple):
-    """Candidates with the sorted names of their classes; `certain` if one plain label per row was given."""
+    """Candidates with the sorted names of their classes.
+
+    `certain` if one plain label per row was given.
+    """
 
     candidates: Candidates
     classes: npt.NDArray[Any]
@@ -96,7 +99,7 @@ def _is_set(row: Any, known: set[Hashable]) -> bool:
 
 
 def _without_arrow(y: Any) -> Any:
-    """A column as a list, a table of one column as its column, and a table of zeros and ones as candidates."""
+    """A column as a list, a table of one column likewise, and a 0/1 table as candidates."""
     if not is_arrow_frame(y):
         return arrow_list(y)
     table = arrow_table(y)

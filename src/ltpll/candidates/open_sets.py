@@ -36,7 +36,7 @@ RESTRAINT = 2.0
 def outside_odds(
     shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int
 ) -> npt.NDArray[np.float64]:
-    """λ of sets of these sizes: how probable a class outside a set is compared with a candidate that has the same logit.
+    """λ: how probable a class outside a set is, compared with a candidate of the same logit.
 
     Args:
         shares: The share of sets that lack the true label, below 1: one number, or one for each

@@ -44,7 +44,8 @@ def check_selection(top_k: int | None, mass: float | None, n_classes: int | None
 def chosen_by_scores(
     scores: npt.NDArray[Any], top_k: int | None, mass: float | None
 ) -> npt.NDArray[np.bool_]:
-    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the share `mass` of all.
+    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the
+    share `mass` of all.
 
     Args:
         scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores

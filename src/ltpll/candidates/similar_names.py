@@ -28,7 +28,7 @@ ENUMERATION = r"\b\w?[0-9]+\w?\b|[0-9]+|\b(?:\w|[ivx]+[a-d]?)\b"
 
 
 class Resemblance(NamedTuple):
-    """A class whose name resembles that of a more frequent one, and in how many rows each of them is."""
+    """A class whose name resembles that of a more frequent one, and the rows of both."""
 
     name: str
     rows: int
@@ -95,7 +95,7 @@ def similar_names(
 
 
 def _look(name: str) -> str:
-    """The name without invisible letters, such as zero-width spaces, and with accents written in one way."""
+    """The name without invisible letters, and with accents written in one way."""
     composed = unicodedata.normalize("NFC", name)
     if composed.isascii():
         return composed
@@ -103,7 +103,10 @@ def _look(name: str) -> str:
 
 
 def _with_one_letter_less(text: str) -> Iterator[str]:
-    """The text, and the text without each of its letters; two texts that share one of these differ in about one letter."""
+    """The text, and the text without each of its letters.
+
+    Two texts that share one of these differ in about one letter.
+    """
     yield text
     for k in range(len(text) if len(text) <= LONGEST else 0):
         yield text[:k] + text[k + 1 :]
@@ -114,7 +117,10 @@ def _unnumbered(text: str) -> str:
 
 
 def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> None:
-    """Warn about classes that are probably misspelled; `labels` are the class numbers of all rows, each once per row."""
+    """Warn about classes that are probably misspelled.
+
+    `labels` are the class numbers of all rows, each once per row.
+    """
     found = similar_names(names, np.bincount(labels, minlength=len(names)))
     if not found:
         return

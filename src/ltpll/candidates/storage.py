@@ -1,4 +1,4 @@
-"""Candidates: which labels each example may have, stored as one flat array so that memory grows with the number of labels."""
+"""Candidates: which labels each example may have, stored as one flat array."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ LEAST_WEIGHT = 1e-6  # of a candidate, since its logarithm is taken
 class Rows(NamedTuple):
     """The candidates of a batch of rows."""
 
-    where: Tensor  # for `Candidates.read` and `write`: the rows' `slots`, or their numbers if all rows have equally many candidates
+    # For `read` and `write`: the rows' `slots`, or their numbers if all rows have equally many.
+    where: Tensor
     labels: Tensor  # (batch, max_size), int64; short rows repeat their last label
 
 
@@ -234,7 +235,8 @@ class Candidates:
                 not finite, or all scores of a row are zero.
 
         Examples:
-            >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
+            >>> scores = np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]])
+            >>> candidates = Candidates.from_scores(scores, top_k=2)
             >>> candidates.row(0), candidates.weights[:2]
             ([0, 2], tensor([0.5359, 0.4641]))
         """
@@ -278,7 +280,7 @@ class Candidates:
         taxonomy: Taxonomy | Mapping[str, str] | None = None,
         empty: str = "stop",
     ) -> Candidates:
-        """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+        """Build candidates from strings such as `cat|dog`, or lists as JSON or Python writes them.
 
         In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every
         class; and if all names end in a number, as in `cat:0.7|dog:0.3`, the numbers are scores
@@ -406,7 +408,9 @@ class Candidates:
         return self.offsets.device
 
     def slots(self, index: Tensor) -> Tensor:
-        """Positions in `labels` of the candidates of some rows, (batch, max_size); short rows repeat their last position.
+        """Positions in `labels` of the candidates of some rows, (batch, max_size).
+
+        Short rows repeat their last position.
 
         The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph
         can capture the step. Positions are repeated rather than masked, so that duplicate writes
@@ -417,7 +421,7 @@ class Candidates:
 
     @cached_property
     def _table(self) -> Rows | None:
-        """The positions and labels of all rows, if rows differ in size and the table fits the processor's cache."""
+        """The positions and labels of all rows, if they differ in size and the table is small."""
         if self._even or not self.offsets.is_cpu or len(self) * self.max_size > FEW_POSITIONS:
             return None
         slots = self.slots(torch.arange(len(self)))
@@ -449,7 +453,7 @@ class Candidates:
         return Rows(where, self.read(self.labels, where).long())
 
     def read(self, flat: Tensor, where: Tensor) -> Tensor:
-        """Read the values of some rows, (batch, max_size), from `flat`, which has one value per label."""
+        """Read the values of some rows, (batch, max_size), from one value per label."""
         if self._even:
             return flat.view(-1, self.max_size).index_select(0, where)
         return flat.index_select(0, where.view(-1)).view(where.shape)
@@ -476,7 +480,7 @@ class Candidates:
         return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
 
     def filled(self, index: Tensor) -> Tensor:
-        """Which columns of `rows` hold candidates of their own and not repeated ones, (batch, max_size) bool."""
+        """Which columns of `rows` hold candidates, not repeated ones, (batch, max_size) bool."""
         return torch.arange(self.max_size, device=self.device) < self.sizes[index][:, None]
 
     def row(self, i: int) -> list[int]:
@@ -492,7 +496,7 @@ class Candidates:
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
     def log_weights(self, index: Tensor) -> Tensor | None:
-        """The evidence for each candidate of some rows, (batch, C): the log of its weight times the size of its set.
+        """The evidence for each candidate, (batch, C): the log of weight times size of set.
 
         It is zero for other classes, and where all candidates have the same weight. None if nothing
         is known.
@@ -500,7 +504,10 @@ class Candidates:
         return None if self._log_weights is None else self.spread(self._log_weights, index)
 
     def spread(self, flat: Tensor, index: Tensor) -> Tensor:
-        """The values of some rows, (batch, C), from `flat`, which has one value per label; zero for other classes."""
+        """The values of some rows, (batch, C), from `flat`, which has one value per label.
+
+        Zero for other classes.
+        """
         where, labels = self.rows(index)
         dense = flat.new_zeros(len(labels), self.n_classes)
         return dense.scatter_(1, labels, self.read(flat, where))
@@ -533,7 +540,8 @@ class Candidates:
             InputError: There is not one value per row, or a value is missing or not hashable.
 
         Examples:
-            >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
+            >>> sets = Candidates.of(["cat|dog", "cat|dog", "fox"])
+            >>> sets.with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
         numbers = None
@@ -618,7 +626,7 @@ class Candidates:
         return found.to(self.device)
 
     def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
-        """The candidates with other sets for some rows, such as the answers of a person who looked at them.
+        """The candidates with other sets for some rows, such as a person's answers.
 
         Args:
             rows: The numbers of these rows, each at most once.
@@ -663,7 +671,7 @@ class Candidates:
         return torch.cat(found)
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
-        """All row numbers in parts, so that an array with `width` values per row of a part stays small."""
+        """All row numbers in parts, so that arrays with `width` values per row stay small."""
         rows = torch.arange(len(self), device=self.device)
         parts: tuple[Tensor, ...] = rows.split(max(1, VALUES_PER_PASS // max(width, 1)))
         return parts

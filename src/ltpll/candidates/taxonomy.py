@@ -1,4 +1,4 @@
-"""Taxonomy: a tree of names whose leaves are classes, so that the name of a group can stand for all classes below it."""
+"""Taxonomy: a tree of names in which a group stands for all classes below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Extras, one loss term per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
+"""Extras, one loss term per file, found by their `name`.
+
+To add one, add a file (the imports here are for type checkers).
+"""
 
 from __future__ import annotations
 

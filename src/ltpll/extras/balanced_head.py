@@ -1,4 +1,6 @@
-"""Balanced head (ours, after the balanced softmax of Ren et al., NeurIPS 2020): a second head that is trained for balanced predictions."""
+"""Balanced head (ours, after the balanced softmax of Ren et al., NeurIPS 2020): a second head that
+is trained for balanced predictions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ltpll.targets import floored
 
 
 class BalancedHead(Extra):
-    """A second linear head on the same features and targets, trained with the log of the mean target added to its logits.
+    """A second linear head, with the log of the mean target added to its logits in training.
 
     Adding it leaves nothing of the class prior for the head to learn, so its own logits predict
     balanced classes. They are used instead of the rebalancer's correction if every class counts the

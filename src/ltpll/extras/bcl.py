@@ -1,4 +1,6 @@
-"""BCL (Zhu et al., "Balanced Contrastive Learning for Long-Tailed Visual Recognition", CVPR 2022): every class repels equally."""
+"""BCL (Zhu et al., "Balanced Contrastive Learning for Long-Tailed Visual Recognition", CVPR 2022):
+every class repels equally.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ltpll.validation import in_range
 def balanced_contrast(
     vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float
 ) -> Tensor:
-    """A supervised contrastive loss whose denominator averages over each class instead of summing over all examples.
+    """A supervised contrastive loss whose denominator averages over each class.
 
     `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the
     comparison like examples.
@@ -36,16 +38,18 @@ def balanced_contrast(
 
 
 class BCL(Extra):
-    """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss over two views of each example and a learned centre per class.
+    """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss with a learned centre per class.
 
     The label of an example is the candidate with the largest target, so the term starts once
     targets have been refined. With the rebalancer `oracle-la` this is Oracle-BCL of the RECORDS
     paper.
 
     Formula:
-        y      = argmax_{j∈S} w_j,   v = projections of f of both views, c = the learned centres, all of unit length
+        y      = argmax_{j∈S} w_j
+        v      = the projections of f of both views, c = the learned centres, all of unit length
         U_k(i) = c_k and every v with y = k but v_i
-        term   = weight · mean over i of [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
+        term   = weight · mean over i of
+                 [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
 
     References:
         Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced

@@ -1,4 +1,6 @@
-"""LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): keep class vectors linearly independent."""
+"""LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): keep class vectors linearly
+independent.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ltpll.validation import in_range
 
 
 class LDD(Extra):
-    """LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): a penalty on linearly dependent class vectors.
+    """LDD (Liu et al., ACML 2021): a penalty on linearly dependent class vectors.
 
     The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS
     paper only gives the acronym and no weight; its meaning and the formula are inferred from the

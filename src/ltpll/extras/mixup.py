@@ -1,4 +1,6 @@
-"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's loss on blends of two examples."""
+"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's loss
+on blends of two examples.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ltpll.validation import whole_number
 
 
 class Mixup(Extra):
-    """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of the inputs and targets of two examples.
+    """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of two examples.
 
     All views of a batch share one λ and one permutation. The candidates of a blend are the union of
     both candidate sets. Differs from the publication, as in the RECORDS paper: the loss on blends

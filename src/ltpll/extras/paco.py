@@ -1,4 +1,6 @@
-"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): a contrastive loss with the class logits as learned centres."""
+"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): a contrastive loss with the
+class logits as learned centres.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ltpll.validation import in_range
 
 
 class PaCO(Extra):
-    """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes (logit plus log-prior) and with examples (projections).
+    """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes and with examples.
 
     The positives of an example are its class, with weight 1, and the examples of its class, with
     weight `alpha` each. Its class is the candidate with the largest target, so the term starts once
@@ -21,8 +23,11 @@ class PaCO(Extra):
     momentum encoder.
 
     Formula:
-        y    = argmax_{j∈S} w_j,   q = projection of f_weak,   k = projection of f of the second view by the momentum encoder
-        s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the queue of earlier k
+        y    = argmax_{j∈S} w_j
+        q    = projection of f_weak
+        k    = projection of f of the second view by the momentum encoder
+        s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the
+               queue of earlier k
         c_iu = 1 for the class y_i, alpha for a vector of the same y, 0 otherwise
         term = weight · mean over i of −Σ_u c_iu log( exp(s_iu) / Σ_v exp(s_iv) ) / Σ_u c_iu
         log π̂ is what the rebalancer subtracts when targets are refined, 0 if nothing

@@ -1,4 +1,6 @@
-"""SFN (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): push class vectors towards orthogonality."""
+"""SFN (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): push class vectors towards
+orthogonality.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ltpll.validation import in_range
 
 
 class SFN(Extra):
-    """SFN (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): a penalty on class vectors that are not orthogonal.
+    """SFN (Liu et al., ACML 2021): a penalty on class vectors that are not orthogonal.
 
     The term is a squared Frobenius norm. The RECORDS paper only gives the acronym and no weight;
     its meaning and the formula are inferred from the literature on orthogonal class vectors (Xie et

@@ -1,4 +1,7 @@
-"""Methods, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
+"""Methods, one per file, found by their `name`.
+
+To add one, add a file (the imports here are for type checkers).
+"""
 
 from __future__ import annotations
 

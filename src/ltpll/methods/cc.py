@@ -1,4 +1,6 @@
-"""CC (Feng et al., "Provably Consistent Partial-Label Learning", NeurIPS 2020): raise the probability of the whole set."""
+"""CC (Feng et al., "Provably Consistent Partial-Label Learning", NeurIPS 2020): raise the
+probability of the whole set.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ltpll.targets import restricted_softmax
 
 
 class CC(Method):
-    """CC (Feng et al., NeurIPS 2020): the negative log-probability of the whole candidate set, which does not depend on the targets.
+    """CC (Feng et al., NeurIPS 2020): the negative log-probability of the whole candidate set.
 
     Targets are still refined, for the cleaned labels. A rebalancer therefore affects predictions
     and cleaned labels, but not training.

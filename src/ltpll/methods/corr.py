@@ -1,4 +1,6 @@
-"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML 2022): make all views agree."""
+"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML
+2022): make all views agree.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,10 @@ class CORR(Method):
     the first term, so that they are pushed down only as far as they are not taken for the label.
 
     Formula:
-        loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)                     form "records"
-                  Σ_{j∉S} −log(|1 − p_1j| + 10⁻⁹)  +  λ · min(e / ramp_epochs, 1) · Σ_v KL(w ‖ p_v)  form "original"
+        loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)
+                  for the form "records";
+                  Σ_{j∉S} −log(|1 − p_1j| + 10⁻⁹)  +  λ · min(e / ramp_epochs, 1) · Σ_v KL(w ‖ p_v)
+                  for the form "original"
         targets = softmax_S(mean of ẑ_v over the views v)
 
     References:

@@ -1,4 +1,6 @@
-"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): one head for frequent and one for rare classes."""
+"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): one head for
+frequent and one for rare classes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Branch(NamedTuple):
 
 
 class HTC(Method):
-    """HTC (Jia et al., AAAI 2024): a head that learns the imbalanced classes, and a tail head that learns balanced labels.
+    """HTC (Jia et al., AAAI 2024): a head for imbalanced, and a tail head for balanced labels.
 
     The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads
     learn from the targets, and from blends and strong views of reliable examples: those with the
@@ -48,16 +50,22 @@ class HTC(Method):
 
     Formula:
         t          = tail head of f
-        b          = softmax(z_weak − τ log π̂)                                     labels of the tail head
-        loss       = CE(w, z_weak) + η · mean over R  of [CE(w, z_strong) + CE(λw + (1−λ)w′, z_blend)]
-                   + CE(w, t_weak) + η · mean over R′ of [CE(b, t_strong) + CE(λb + (1−λ)b′, t_blend)]
-                   + ½ e/E · CE(w, g)                                              trains the weights α only
-        R          = of each class k = argmax w the ⌈B · π̂_k · ρ⌉ examples with the lowest CE(w, z_weak); none in the first epoch
-        R′         = of each class k = argmax b the ⌈B/C · ρ⌉ examples with the lowest CE(b, t_weak); none in the first epoch
+        b          = softmax(z_weak − τ log π̂), the labels of the tail head
+        loss       = CE(w, z_weak)
+                   + η · mean over R  of [CE(w, z_strong) + CE(λw + (1−λ)w′, z_blend)]
+                   + CE(w, t_weak)
+                   + η · mean over R′ of [CE(b, t_strong) + CE(λb + (1−λ)b′, t_blend)]
+                   + ½ e/E · CE(w, g), which trains the weights α only
+        R          = of each class k = argmax w the ⌈B · π̂_k · ρ⌉ examples with the lowest
+                     CE(w, z_weak); none in the first epoch
+        R′         = of each class k = argmax b the ⌈B/C · ρ⌉ examples with the lowest
+                     CE(b, t_weak); none in the first epoch
         η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1]
-        g          = α₁ softmax(z − log π̂) + α₂ softmax(t),  (α₁, α₂) = a linear layer of both, positive, of unit length
+        g          = α₁ softmax(z − log π̂) + α₂ softmax(t)
+        (α₁, α₂)   = a linear layer of both, positive, of unit length
         targets    = (1 − move) · w + move · softmax_S(t_weak + log a), from the first epoch on
-        π̂          = mean target of the last epoch, uniform in the first;  10⁻⁵ is added before a logarithm
+        π̂          = mean target of the last epoch, uniform in the first;  10⁻⁵ is added before a
+                     logarithm
         prediction = g;  z for the variant "head", t for "tail"
 
     References:
@@ -170,7 +178,9 @@ class HTC(Method):
 
     @torch.no_grad()
     def _blend(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-        """Which examples are reliable for a head, their blends with each other, and the labels of the blends."""
+        """Which examples are reliable for a head, their blends with each other, and the labels of
+        the blends.
+        """
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies

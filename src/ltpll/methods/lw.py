@@ -1,4 +1,6 @@
-"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): weighted losses for candidates and non-candidates."""
+"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): weighted losses
+for candidates and non-candidates.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ EPSILON = 1e-8
 
 
 class LW(Method):
-    """LW (Wen et al., ICML 2021): a weighted loss that raises the candidates, and one that lowers the other classes.
+    """LW (Wen et al., ICML 2021): weighted losses raise the candidates and lower other classes.
 
     Refined targets sum to one over the candidates, and again over the other classes; before, they
     are 1/C for every class.
 
     Formula:
-        loss    = Σ_{j∈S} w_j σ(−z_j)              +  β Σ_{j∉S} w_j σ(z_j)                     form "sigmoid"
-                  Σ_{j∈S} w_j · −log(p_j + 10⁻⁸)   +  β Σ_{j∉S} w_j · −log(|1 − p_j| + 10⁻⁸)   form "cross-entropy"
+        loss    = Σ_{j∈S} w_j σ(−z_j)  +  β Σ_{j∉S} w_j σ(z_j)
+                  for the form "sigmoid";
+                  Σ_{j∈S} w_j · −log(p_j + 10⁻⁸)  +  β Σ_{j∉S} w_j · −log(|1 − p_j| + 10⁻⁸)
+                  for the form "cross-entropy"
         targets = softmax_S(ẑ) on the candidates, softmax over the other classes of ẑ on those
 
     References:

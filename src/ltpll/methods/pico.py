@@ -1,4 +1,6 @@
-"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR 2022): trust the nearest prototype."""
+"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR
+2022): trust the nearest prototype.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ltpll.validation import in_range
 
 
 class PiCO(Method):
-    """PiCO (Wang et al., ICLR 2022): cross-entropy against the targets, plus a contrastive loss over examples with the same likely label.
+    """PiCO (Wang et al., ICLR 2022): cross-entropy plus a contrastive loss.
 
     The contrastive loss compares projected features: those of the weak view, with gradients,
     against those of the strong view from a momentum encoder and a queue of earlier ones. Each class
@@ -28,13 +30,17 @@ class PiCO(Method):
     the queue is never longer than the data set.
 
     Formula:
-        y       = argmax_{j∈S} ẑ_j,   q = projection of f_weak,   k = projection of f_strong by the momentum encoder
-        loss    = CE(w, z_weak) + weight · mean over i of −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
+        y       = argmax_{j∈S} ẑ_j
+        q       = projection of f_weak,   k = projection of f_strong by the momentum encoder
+        loss    = CE(w, z_weak) + weight · mean over i of
+                  −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
         A(i)    = all q but q_i, all k, and the queue of earlier k
         P(i)    = the vectors of A(i) with the same y;  only k_i before first_epoch
-        μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised;  γ = prototype_momentum
+        μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised
+        γ       = prototype_momentum
         targets = φ · w + (1 − φ) · onehot(argmax_{j∈S} q·μ_j / T + log a_j)
-                  they move before the loss of the same step;  φ falls linearly from phi[0] to phi[1]
+                  they move before the loss of the same step;
+                  φ falls linearly from phi[0] to phi[1]
 
     References:
         Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO:
@@ -147,7 +153,7 @@ class PiCO(Method):
 
     @torch.no_grad()
     def update_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
-        """Update the running means as if the examples came one by one, but for the whole batch at once."""
+        """Update the running means as if the examples came one by one."""
         m = self.prototype_momentum
         members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
         # The examples of each class that come after this one.

@@ -1,4 +1,6 @@
-"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML 2020): weight candidates by softmax."""
+"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML
+2020): weight candidates by softmax.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ltpll.targets import restricted_softmax
 
 
 class PRODEN(Method):
-    """PRODEN (Lv et al., ICML 2020): cross-entropy against the targets, which are the softmax over the candidates.
+    """PRODEN (Lv et al., ICML 2020): cross-entropy against the softmax over the candidates.
 
     Formula:
         loss    = CE(w, z)

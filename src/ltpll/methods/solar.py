@@ -1,4 +1,6 @@
-"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): assign labels so that each class gets its share."""
+"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): assign labels so that each
+class gets its share.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ MIXUP_ALPHA = 4
 
 
 class SoLar(Method):
-    """SoLar (Wang et al., NeurIPS 2022): optimal transport assigns labels so that the class shares match an estimated prior.
+    """SoLar (Wang et al., NeurIPS 2022): labels whose class shares match an estimated prior.
 
     Labels are assigned to the batch together with a queue of earlier batches. The examples of each
     class with the lowest loss against these labels are reliable and learn them, on both views and
@@ -41,14 +43,19 @@ class SoLar(Method):
     with zero weight, so that shapes stay the same.
 
     Formula:
-        q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch and the queue is r (Sinkhorn)
-        loss       = η · mean over R of [CE(q, z_weak) + CE(q, z_strong) + CE(λq + (1−λ)q′, z_blend)]
+        q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch
+                     and the queue is r (Sinkhorn)
+        loss       = η · mean over R of
+                     [CE(q, z_weak) + CE(q, z_strong) + CE(λq + (1−λ)q′, z_blend)]
                    + (1 − η) · mean over the others of CE(w, z_weak)
-        R          = of each class k = argmax q the ⌈B · r_k · ρ⌉ examples with the lowest CE(q, z_weak), and all with
+        R          = of each class k = argmax q the ⌈B · r_k · ρ⌉ examples with the lowest
+                     CE(q, z_weak), and all with
                      Σ_j q_j p_j > confident; none in the first epoch of a stage
-        η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1];  e counts from 0 in each stage
+        η          = strength · min(e / ramp_epochs, 1);  e counts from 0 in each stage
+        ρ          grows likewise from quota[0] to quota[1]
         targets    = softmax_S(ẑ_weak), from the first epoch on
-        r          ← (1 − rate) · r + rate · share of each class among argmax_{j∈S} z of all training examples, after each epoch
+        r          ← (1 − rate) · r + rate · share of each class among argmax_{j∈S} z of all
+                     training examples, after each epoch
         prediction = z;  z − log r with `la`, and for the variant "la"
 
     References:
@@ -165,7 +172,9 @@ class SoLar(Method):
 
     @torch.no_grad()
     def assign_labels(self, logits: Tensor, candidates: Tensor) -> Tensor:
-        """Labels for a batch, (batch, classes), that together with the queue give each class its share; adds the batch to the queue."""
+        """Labels for a batch, (batch, classes), that together with the queue give each class its
+        share; adds the batch to the queue.
+        """
         scores = logits.masked_fill(~candidates, -torch.inf)
         scores = scores - scores.max(1, keepdim=True).values
         earlier, marks = self.queue.held()  # a mark of −1 is an empty place
@@ -178,7 +187,9 @@ class SoLar(Method):
 
     @torch.no_grad()
     def reliable(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Which examples, (batch,), are reliable: a quota of each class with the lowest loss, and those that are nearly certain."""
+        """Which examples, (batch,), are reliable: a quota of each class with the lowest loss, and
+        those that are nearly certain.
+        """
         losses = cross_entropy(logits, labels, reduction="none")
         quotas = torch.ceil(len(labels) * self.prior * self.share).clamp_min(1)
         certain = (labels * torch.softmax(logits, dim=1)).sum(1) > self.confident

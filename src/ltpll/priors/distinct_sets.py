@@ -1,4 +1,4 @@
-"""Distinct sets: identical candidate sets merged and counted, which is all that the analyses need."""
+"""Distinct sets: identical candidate sets merged and counted."""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ HOW = ("auto", "sets", "average")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PriorEstimate:
-    """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
+    """The class prior that candidate sets imply.
+
+    Arrays have one value per class, in the order of `classes`.
 
     The bounds are for the shares of the classes among these rows: with a width of 2, they hold for
     95 % of the classes if the regime is right, and in the regime "co-occurrence" if no class has
@@ -75,12 +77,15 @@ class PriorEstimate:
 
     @property
     def imbalance(self) -> float:
-        """The largest share over the smallest of the classes that are candidates; shares below one row count as one row."""
+        """The largest share over the smallest of the classes that are candidates.
+
+        Shares below one row count as one row.
+        """
         return float(self.estimate.max() / max(self.estimate[self.seen].min(), 1 / self.n))
 
     @property
     def centre(self) -> Array:
-        """The mean of a normal distribution around the estimate that is cut off at 0 and 1, scaled to sum to one.
+        """The mean of a normal distribution around the estimate, cut off at 0 and 1.
 
         Where the estimate of a rare class is zero, within its deviation, this share is positive: a
         class that is a candidate may exist.
@@ -150,7 +155,8 @@ def estimate_prior(
         InputError: `how` is unknown, or the width is negative.
 
     Examples:
-        >>> found = estimate_prior(Candidates.of(["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3))
+        >>> sets = ["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3
+        >>> found = estimate_prior(Candidates.of(sets))
         >>> found.regime, found.estimate.round(2), found.upper.round(2)
         ('independent', array([0.29, 0.29, 0.14, 0.29]), array([0.43, 0.43, 0.42, 0.43]))
     """
@@ -217,7 +223,10 @@ def estimate_prior(
 
 
 def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
-    """The weight of EM beside the average, by their precision; half of their distance counts as the bias of each."""
+    """The weight of EM beside the average, by their precision.
+
+    Half of their distance counts as the bias of each.
+    """
     em_error = float(em_noise @ em_noise + apart @ apart / 4)
     average_error = float(average_noise @ average_noise + apart @ apart / 4)
     return average_error / max(em_error + average_error, 1e-300)
@@ -240,14 +249,16 @@ def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
 
 
 def _moment_deviation(sets: DistinctSets) -> Array:
-    """Standard deviations of the shares that class appearances imply: larger than those of EM, but no matrix of all classes is needed."""
+    """Standard deviations of the shares that class appearances imply: larger than those of EM, but
+    no matrix of all classes is needed.
+    """
     share = sets.appearances / sets.n
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     return np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
 
 
 def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
-    """Standard deviations of the average uniform target around the shares among these rows, if rows share sets in groups.
+    """Standard deviations of the average uniform target, if rows share sets in groups.
 
     In a complete group of m rows and k labels, each label is true in at least one row, and all ways
     to divide the other m − k rows among the labels are equally likely. Missing rows add the

@@ -22,7 +22,9 @@ RATES = 60  # grid of the mixture in `counts_test`
 
 
 class Clusters(NamedTuple):
-    """Kinds of groups of rows with one set each: how many labels and rows a group has, the number of its set, how many such groups."""
+    """Kinds of groups of rows with one set each: how many labels and rows a group has, the number
+    of its set, how many such groups.
+    """
 
     sizes: Numbers
     rows: Numbers
@@ -31,7 +33,10 @@ class Clusters(NamedTuple):
 
     @property
     def completeness(self) -> float:
-        """The share of the candidates of groups of several labels that have a row of their own; 1 if every group is complete."""
+        """The share of the candidates of groups of several labels that have a row of their own.
+
+        1 if every group is complete.
+        """
         several = self.sizes > 1
         needed, times = self.sizes[several], self.times[several]
         covered = np.minimum(self.rows[several], needed)
@@ -74,7 +79,8 @@ def typical_groups(sets: DistinctSets) -> Clusters:
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
-    """The rows of each group with equal sets, and how many rows agree with their group: 1 if each group has one set, 0 if all sets differ.
+    """The rows of each group with equal sets, and how many rows agree with their group: 1 if each
+    group has one set, 0 if all sets differ.
 
     Groups of one row say nothing, so they do not count.
     """
@@ -89,7 +95,7 @@ def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
 
 
 class OrderTest(NamedTuple):
-    """Neighbouring rows of several labels that have equal sets, as a share, and how complete the runs of equal sets are."""
+    """Neighbouring rows with equal sets of several labels, and how complete their runs are."""
 
     equal: float
     expected: float
@@ -146,7 +152,7 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
 
 
 def _one_run_per_block(sets: DistinctSets, found: Clusters, blocks: Numbers) -> bool:
-    """Whether nearly all sets of several labels and rows have one run in each block, as in a sorted table."""
+    """Whether nearly all sets have one run in each block, as in a sorted table."""
     multiple = (sets.sizes > 1) & (sets.counts > 1)
     in_block = np.unique((blocks * len(sets.counts) + sets.of_row)[multiple[sets.of_row]])
     return int(multiple[found.of_set].sum()) <= 1.1 * len(in_block)
@@ -182,7 +188,9 @@ def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
 
 
 class CountTest(NamedTuple):
-    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if rows were drawn one by one."""
+    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if
+    rows were drawn one by one.
+    """
 
     too_few: int
     expected: float
@@ -191,7 +199,7 @@ class CountTest(NamedTuple):
 
 
 def counts_test(sets: DistinctSets) -> CountTest | None:
-    """Test whether rows were drawn one by one, by how often each distinct set of several labels occurs.
+    """Test whether rows were drawn one by one, by how often each distinct set occurs.
 
     If they were, from whatever distribution of sets, the counts of sets of one size follow a
     mixture of Poisson distributions, which cannot lack small counts. In grouped data no set of k
@@ -216,7 +224,7 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
 
 
 def _mixture_below(counts: Numbers, size: int) -> float:
-    """The share of counts below `size` in the mixture of zero-truncated Poisson distributions that fits the counts best."""
+    """The share of counts below `size` in the mixture of truncated Poisson distributions."""
     if counts.max() == 1:
         return 1.0
     highest = 4 * size + 10  # what exceeds it tells nothing about small counts

@@ -1,4 +1,4 @@
-"""Independence: tests of whether wrong labels join sets independently of the true label and of each other.
+"""Independence: tests of whether wrong labels join sets independently of each other.
 
 If they do, a set S of k labels has the probability P(S) = P(k) · π(S) / (C−1 choose k−1), whatever
 the distribution of sizes. Three consequences hold for every prior π, so they can be tested without
@@ -23,11 +23,12 @@ from ltpll.priors.distinct_sets import DistinctSets
 Array = npt.NDArray[np.float64]
 
 SAMPLED_ROWS = 800  # from which the null distribution is estimated
-MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the smaller sets
+# Of labels in sets; beyond it, pairs are counted in a random part of the smaller sets.
+MOST_PAIRS = 100_000_000
 
 
 class Outcome(NamedTuple):
-    """A statistic, its value if wrong labels join independently, and the probability of one at least as extreme."""
+    """A statistic, its value if wrong labels join independently, and its p-value."""
 
     observed: float
     expected: float
@@ -76,7 +77,7 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
 
 
 def _pair_kernel(overlap: Array, size: Array, other: Array, n_classes: int) -> Array:
-    """The inner product of the pair vectors of two sets without their sums of one term per label."""
+    """The inner product of the pair vectors of two sets, without one term per label."""
     both = (size - 1) * (other - 1)
     return np.asarray(
         overlap * (overlap - 1) / 2
@@ -130,7 +131,7 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
 
 
 def absences_test(sets: DistinctSets) -> Outcome:
-    """Test whether some class is a candidate less often than a class that is never true, which joins a share (k − 1) / (C − 1) of sets.
+    """Test whether some class is a candidate less often than one that is never true.
 
     Returns:
         The share of sets that contain the rarest candidate, the share for a class that is never
@@ -153,7 +154,7 @@ def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int6
 
 
 def _upper_tail(statistic: float, kernel: Array, n: float) -> Outcome | None:
-    """Test Σ_{i≠j} K(x_i, x_j) over n rows, where K has mean zero, with the kernel matrix of a sample of rows.
+    """Test Σ_{i≠j} K(x_i, x_j) over n rows by the kernel matrix of a sample of rows.
 
     Under the null hypothesis it is a sum of centred χ² variables, approximated by one with the same
     variance and skewness.

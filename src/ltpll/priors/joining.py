@@ -1,4 +1,4 @@
-"""Joining: which labels join which sets, read off how often labels share a set, and what that says about the true label of a set.
+"""Joining: which labels join which sets, and what that says about the true label.
 
 A set of three birds and a car is more probable if a bird is true than if the car is. Methods for
 partial labels ignore this: they take all candidates of a set for equally probable before they look
@@ -27,7 +27,7 @@ CLASS_LIMIT = 2_000  # beyond it, a matrix of classes × classes takes too much 
 
 
 def joining_rates(sets: DistinctSets) -> Array:
-    """Estimate how probable it is that label j joins a set whose true label is y, and the other way round.
+    """Estimate how probable it is that label j joins a set whose true label is y.
 
     Every candidate of a set counts as true with the same share. The rates are
 
@@ -88,7 +88,7 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
 
     Examples:
         >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
-        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with 3, a label of other sets
+        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with a 3
         tensor([1.3300, 1.3300, 1.3300, 0.0100])
     """
     rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates)))
@@ -140,5 +140,5 @@ class FadingEvidence:
 
 
 def can_weigh(candidates: Candidates) -> bool:
-    """Whether the sets are the only evidence, and the classes few enough for a matrix of all pairs of them."""
+    """Whether the sets are the only evidence, and a matrix of class pairs fits memory."""
     return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT

@@ -43,7 +43,7 @@ GAIN = 0.5  # of what shuffled rows lack to complete groups, the order must supp
 
 @dataclass(frozen=True)
 class Evidence:
-    """A statistic of the sets, what it would be if rows were drawn one by one with independent wrong labels, and what it indicates.
+    """A statistic of the sets, what it would be by chance, and what it indicates.
 
     `p` is the probability of a value at least as extreme, or None if the statistic is not a test.
     """
@@ -57,7 +57,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """The regime, the reason in one sentence, the evidence, and the groups of rows if the regime is co-occurrence."""
+    """The regime, the reason in one sentence, the evidence, and the groups of rows."""
 
     regime: Regime
     because: str

@@ -73,7 +73,7 @@ def em_prior(
 
 
 def set_likelihood(sets: DistinctSets, prior: Array, odds: Array | float) -> Array:
-    """How probable each distinct set is, up to a factor that does not depend on the prior, which sums to one."""
+    """How probable each distinct set is, up to a factor that the prior does not change."""
     found: Array = odds + (1 - odds) * (sets.matrix @ prior)
     return found
 
@@ -84,7 +84,10 @@ def average_prior(sets: DistinctSets) -> Array:
 
 
 def em_deviation(sets: DistinctSets, prior: Array, odds: Array | float = 0.0) -> Array | None:
-    """Standard deviation of the EM estimate of each class, from the curvature of the likelihood; None if there are too many classes."""
+    """Standard deviation of the EM estimate of each class, from the curvature of the likelihood.
+
+    None if there are too many classes.
+    """
     seen = np.flatnonzero(sets.appearances)
     if len(seen) > DEVIATION_CLASS_LIMIT:
         return None

@@ -1,4 +1,4 @@
-"""Votes: the sets of a row's nearest neighbours vote on its candidates, and those with few votes are removed."""
+"""Votes: the sets of a row's nearest neighbours vote on its candidates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Lost(NamedTuple):
-    """How many true labels pruning has removed, of those that were candidates: in all classes, and in the rarest third of them."""
+    """How many true labels pruning has removed, in all classes and in the rarest third."""
 
     rows: int
     lost: int
@@ -149,14 +149,15 @@ def prune_candidates(
 
 
 def directions(x: Tensor) -> Tensor:
-    """Standardised features, scaled to length one, so that their distance depends on the angle between them alone."""
+    """Standardised features of length one: their distance depends on their angle alone."""
     return torch.nn.functional.normalize(FeatureViews.of(x).plain(x), dim=1)
 
 
 def relative_votes(
     index: npt.NDArray[np.int64], sets: Candidates, frequency_power: float = FREQUENCY_POWER
 ) -> Array:
-    """The votes for each entry of `sets.labels`, relative to those of the best candidate of its row; 1 where nobody votes.
+    """The votes for each entry of `sets.labels`, relative to those of the best candidate of its
+    row; 1 where nobody votes.
 
     Args:
         index: (N, k) the neighbours of each row; negative numbers do not vote.
@@ -185,7 +186,10 @@ def relative_votes(
 
 
 def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
-    """The sets without the labels that are marked in `removed`, (L,); at least one is left in each row."""
+    """The sets without the labels that are marked in `removed`, (L,).
+
+    At least one is left in each row.
+    """
     mask = torch.from_numpy(removed)
     kept = torch.cat([mask.new_zeros(1), ~mask]).cumsum(0)
     offsets = kept[sets.offsets.long()].to(sets.offsets.dtype)

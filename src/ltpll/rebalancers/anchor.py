@@ -20,15 +20,18 @@ from ltpll.rebalancers.records import RECORDS
 from ltpll.targets import floored
 from ltpll.validation import in_range
 
-# Of the logarithmic distance to the bounds that an epoch makes up for; the targets of the next epoch
-# follow at once.
+# Of the logarithmic distance to the bounds that an epoch makes up for; the targets of the next
+# epoch follow at once.
 STEP = 0.5
 DECAY = 0.5  # of the bias of a class between its bounds, per epoch
 MOST = 1.0  # the largest distance that counts
 
 
 def checked_prior(prior: Any) -> Any:
-    """The prior that an anchor was given; the shares of classes are checked when the classes are known."""
+    """The prior that an anchor was given.
+
+    The shares of classes are checked when the classes are known.
+    """
     if isinstance(prior, str) and prior not in HOW:
         which = f"The anchor's prior is {prior!r}"
         raise InputError(f"{which}: choose {', '.join(HOW)}, or give the share of each class.")
@@ -36,7 +39,7 @@ def checked_prior(prior: Any) -> Any:
 
 
 class Anchor(RECORDS):
-    """Targets whose class shares stay between bounds that the candidate sets imply, after RECORDS has lifted the rare classes.
+    """Targets whose class shares stay between bounds that the candidate sets imply.
 
     A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps
     pushing the targets towards equal class shares, and unlearns the frequent classes. The candidate
@@ -49,7 +52,8 @@ class Anchor(RECORDS):
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + b
         s          = 1 in the epochs in which RECORDS lifts, else 0
         d          = log clamp(m, lower, upper) − log m
-        b          ← (½ b where d = 0, else b) + ½ clip(d, −1, 1), then centred;  after each epoch with e + 1 ≥ warmup · E
+        b          ← (½ b where d = 0, else b) + ½ clip(d, −1, 1), then centred;
+                     after each epoch with e + 1 ≥ warmup · E
         prediction = z − log m
 
     References:
@@ -125,14 +129,17 @@ class Anchor(RECORDS):
         self.hold(*self.bounds_of(self.prior_), n)
 
     def hold(self, lower: Any, upper: Any, n: int) -> None:
-        """Set the bounds; each class counts as at least half an example of n, since its logarithm is taken."""
+        """Set the bounds.
+
+        Each class counts as at least half an example of n, since its logarithm is taken.
+        """
         self.lower.copy_(floored(torch.as_tensor(lower, device=self.lower.device), n))
         self.upper.copy_(floored(torch.as_tensor(upper, device=self.upper.device), n))
 
     def estimate(
         self, candidates: Candidates, missing: float | Sequence[float] = 0.0
     ) -> PriorEstimate:
-        """The class prior that the candidate sets imply, some of which may lack the true label, or the one that was given."""
+        """The class prior that the candidate sets imply, or the one that was given."""
         if not isinstance(self.prior, str):
             return known_prior(candidates, self.prior)
         how = cast(How, self.prior)

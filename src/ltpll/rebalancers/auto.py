@@ -46,11 +46,14 @@ class Auto(Anchor):
 
     Formula:
         as `anchor` with lift "warm-up" and the bounds that `prior` asks for; with prior "auto":
-        lower = upper = mean of the uniform targets     rows share their sets, or `scores` favour it
-        lower = upper = most likely shares              wrong labels join independently, expected L1 error of the shares < 0.06
-        the interval of `anchor`                        wrong labels join independently, otherwise
-        no bounds, as in `set-evidence`                 how the sets arose is unclear, and a test rejects independence
-        no bounds, b = 0 and s = 0                      otherwise, such as if 30 % of the sets or more have a single label
+        lower = upper = mean uniform target     rows share their sets, or `scores` favour it
+        lower = upper = most likely shares      wrong labels join independently, and the expected
+                                                L1 error of the shares is below 0.06
+        the interval of `anchor`                wrong labels join independently, otherwise
+        no bounds, as in `set-evidence`         how the sets arose is unclear, and a test rejects
+                                                independence
+        no bounds, b = 0 and s = 0              otherwise, such as if 30 % of the sets or more have
+                                                a single label
 
     References:
         Ours; it builds on RECORDS.
@@ -96,7 +99,7 @@ class Auto(Anchor):
 
 
 def rejects_independence(prior: PriorEstimate) -> bool:
-    """Whether a test rejects that wrong labels join independently, while nothing shows how the sets arose."""
+    """Whether a test rejects independent wrong labels, while the origin is unclear."""
     against = any(one.speaks_for == "not independent" for one in prior.evidence)
     return prior.regime == "unclear" and against
 
@@ -157,7 +160,7 @@ def choose(
 
 
 def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
-    """Bounds of the class shares that "auto" would hold during training on these sets, as a `prior` for training on changed ones.
+    """Bounds of the class shares that "auto" would hold during training on these sets.
 
     Args:
         candidates: The candidate sets, before labels are removed from them: what is left no longer

@@ -1,4 +1,6 @@
-"""Mean target (ours): train without rebalancing, and subtract the log of the mean target from the predictions."""
+"""Mean target (ours): train without rebalancing, and subtract the log of the mean target from the
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ltpll.targets import floored
 
 
 class MeanTarget(Rebalancer):
-    """Post-hoc logit adjustment without an oracle: the class prior is the mean of the targets after training.
+    """Post-hoc logit adjustment without an oracle: the prior is the mean of the targets.
 
     Training is the same as without rebalancing. A class counts as at least half an example, since
     its logarithm is taken.

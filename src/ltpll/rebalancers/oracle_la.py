@@ -1,4 +1,6 @@
-"""Oracle-LA (logit adjustment: Menon et al., ICLR 2021; Hong et al., CVPR 2021): subtract the true prior, which only an oracle knows."""
+"""Oracle-LA (logit adjustment: Menon et al., ICLR 2021; Hong et al., CVPR 2021): subtract the true
+prior, which only an oracle knows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from ltpll.interfaces import Rebalancer
 
 
 def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
-    """log(n_c / N) of class counts or shares; a class without examples counts as the rarest class that has some."""
+    """log(n_c / N) of class counts or shares.
+
+    A class without examples counts as the rarest class that has some.
+    """
     if class_frequencies is None:
         raise InputError(
             f"The rebalancer {name!r} needs the true class frequencies, which cannot be read from "
@@ -46,10 +51,11 @@ def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
 
 
 class OracleLA(Rebalancer):
-    """Oracle logit adjustment (Menon et al., ICLR 2021): the true log-prior, subtracted from targets and predictions.
+    """Oracle logit adjustment (Menon et al., ICLR 2021): subtract the true log-prior.
 
     Formula:
-        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest other one
+        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest
+                     other one
         targets    from ẑ = z − log π
         prediction = z − log π
 

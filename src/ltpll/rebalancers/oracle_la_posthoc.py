@@ -1,4 +1,6 @@
-"""Oracle-LA post-hoc (logit adjustment, Menon et al., ICLR 2021): subtract the true prior from a finished model."""
+"""Oracle-LA post-hoc (logit adjustment, Menon et al., ICLR 2021): subtract the true prior from a
+finished model.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ from ltpll.rebalancers.oracle_la import OracleLA
 
 
 class OracleLAPosthoc(OracleLA):
-    """Post-hoc oracle logit adjustment (Menon et al., ICLR 2021): the true log-prior, subtracted from predictions only.
+    """Post-hoc oracle logit adjustment (Menon et al., ICLR 2021): for predictions only.
 
     Training is the same as without rebalancing, so a single run gives both results.
 
     Formula:
-        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest other one
+        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest
+                     other one
         targets    from ẑ = z
         prediction = z − log π
 

@@ -1,4 +1,6 @@
-"""RECORDS (Hong et al., "Long-Tailed Partial Label Learning via Dynamic Rebalancing", ICLR 2023): subtract the prior absorbed so far."""
+"""RECORDS (Hong et al., "Long-Tailed Partial Label Learning via Dynamic Rebalancing", ICLR 2023):
+subtract the prior absorbed so far.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,13 @@ EPSILON = 1e-9
 
 
 class RECORDS(Rebalancer):
-    """RECORDS (Hong et al., ICLR 2023): the class prior is the prediction of the current head for a running mean feature F.
+    """RECORDS (Hong et al., ICLR 2023): the prior is the head's prediction for a mean feature.
 
     F starts at zero and is updated from the first step on, with the features of all views.
 
     Formula:
-        F          ← momentum · F + (1 − momentum) · mean of f over the batch and the views, in every step
+        F          ← momentum · F + (1 − momentum) · mean of f over the batch and the views,
+                     in every step
         π̂          = softmax(head(F))
         targets    from ẑ = z − log(π̂ + 10⁻⁹)
         prediction = z − log(π̂ + 10⁻⁹)

@@ -1,4 +1,6 @@
-"""Set evidence (ours): targets that also weigh which labels share sets, in the first half of the training."""
+"""Set evidence (ours): targets that also weigh which labels share sets, in the first half of the
+training.
+"""
 
 from __future__ import annotations
 

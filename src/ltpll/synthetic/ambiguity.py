@@ -1,4 +1,4 @@
-"""Ambiguity: random candidate sets around true labels, uniform or with a preference for the label's superclass, some without them."""
+"""Ambiguity: random candidate sets around true labels, uniform or by superclass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def superclass_candidates(
     seed: int,
     factor: float = 8.0,
 ) -> Candidates:
-    """Draw candidate sets in which labels of the true label's superclass join more often than others.
+    """Draw candidate sets in which labels of the true superclass join more often.
 
     Args:
         labels: True class numbers.
@@ -76,7 +76,10 @@ def joining_probabilities(
     superclass: npt.NDArray[Any] | None = None,
     factor: float = 8.0,
 ) -> npt.NDArray[np.float64]:
-    """The probability that a label joins the set of a true label, (true, other); higher inside a superclass if there are some."""
+    """The probability that a label joins the set of a true label, (true, other).
+
+    Higher inside a superclass if there are some.
+    """
     outside = in_range(ambiguity, "The ambiguity", 0, 1)
     if superclass is None:
         return np.broadcast_to(outside, (n_classes, n_classes))
@@ -125,7 +128,7 @@ def remove_labels(
 def join_labels(
     labels: npt.ArrayLike, probability: npt.NDArray[np.float64], rng: RandomNumbers
 ) -> Candidates:
-    """Draw sets with `probability[true, other]`, in chunks of rows so that memory does not grow with N × C."""
+    """Draw sets with `probability[true, other]`, in chunks of rows to limit memory."""
     n_classes = len(probability)
     y = check_class_numbers(labels, n_classes)
     sets: list[npt.NDArray[np.int64]] = []

@@ -1,4 +1,4 @@
-"""Digits: scikit-learn's handwritten digits (1,797 images of 8×8 pixels), split into a pool and a balanced test set."""
+"""Digits: scikit-learn's handwritten digits, split into a pool and a balanced test set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ltpll.formatting import counted
 
 
 class DigitsSplit(NamedTuple):
-    """Images (N, 1, 8, 8), scaled to mean 0 and variance 1 with the pool's statistics, and their labels."""
+    """Images (N, 1, 8, 8), standardised with the pool's statistics, and their labels."""
 
     x_pool: npt.NDArray[np.float32]
     y_pool: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Example tables: handwritten digits labelled by three annotators, to try the commands for own data."""
+"""Example tables: handwritten digits labelled by three annotators."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Columns = dict[str, Any]
 
 
 class ExampleTables(NamedTuple):
-    """The columns of a table to train on, with its true labels for evaluation, and of a table of new examples."""
+    """The columns of a table to train on, and of a table of new examples."""
 
     train: Columns
     new: Columns
 
 
 def example_tables(*, seed: int = 0) -> ExampleTables:
-    """Draw the example tables: the candidates of a digit are the labels that three annotators gave it.
+    """Draw the example tables: the candidates are the labels of three annotators.
 
     Classes are long-tailed, from 120 zeros to 12 nines. Features are the 64 pixels. A few sets lack
     the true label, since no annotator was right.

@@ -48,7 +48,7 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
 def long_tail_subset(
     labels: npt.ArrayLike, imbalance: float, *, seed: int, largest: int | None = None
 ) -> npt.NDArray[np.int64]:
-    """Choose a random subset whose class sizes decrease exponentially from class 0 to the last class.
+    """Choose a random subset whose class sizes decrease exponentially.
 
     Args:
         labels: Class numbers from 0, without gaps.

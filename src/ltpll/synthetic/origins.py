@@ -60,7 +60,9 @@ def crowd_votes(
     per_row: int | None = None,
     misleading: float = 0.0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Draw the labels that several annotators give each example; the true label may be missing among them.
+    """Draw the labels that several annotators give each example.
+
+    The true label may be missing among them.
 
     Args:
         labels: True class numbers.
@@ -224,7 +226,7 @@ def grouped_candidates(
     scenes: int = 10,
     concentration: float = 0.5,
 ) -> tuple[Candidates, npt.NDArray[np.int64]]:
-    """Draw pictures with several objects, each of which is a row with all classes of its picture as candidates.
+    """Draw pictures with several objects, which share the classes of the picture as candidates.
 
     A picture shows some classes that are usual in its kind of scene, and of each class one object
     or more.
