@@ -39,12 +39,13 @@ def on_command_line() -> Iterator[None]:
 
 
 def option(name: str, value: str | int | tuple[str, ...]) -> str:
-    """How a message names an option: `--separator ';'`, or `separator=';'` in Python."""
+    """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
     if not _command_line.get():
         return f"{name}={shown(value)}"
     values = value if isinstance(value, tuple) else (str(value),)
-    quoted = [shlex.quote(printable(one)[:LONGEST]) for one in values]
-    return " ".join(f"--{name.replace('_', '-')} {one}" for one in quoted)
+    return " ".join(
+        f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -136,7 +136,5 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
         sentences.append(f"and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}")
     which = "it if it is" if len(found) == 1 else "those that are"
     warnings.warn(
-        f"The class {'; '.join(sentences)}: correct {which} misspelled.",
-        InputWarning,
-        stacklevel=3,
+        f"The class {'; '.join(sentences)}: correct {which} misspelled.", InputWarning, stacklevel=3
     )
