@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ltpll.errors import InputError, first_line
 
 
@@ -53,32 +50,6 @@ def arrow_list(column: Any) -> list[Any]:
 
     chunks = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(column)
     return list(chunks.to_pylist())
-
-
-def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
-    """The numbers of a table, (rows, columns), and the names of its columns.
-
-    Missing numbers are NaN.
-
-    Raises:
-        InputError: A column does not hold numbers.
-    """
-    import pyarrow as pa
-
-    table = arrow_table(frame)
-    columns = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = column.type
-        numbers = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-        if pa.types.is_decimal(kind):
-            column = column.cast(pa.float64())
-        elif not any(is_kind(kind) for is_kind in numbers):
-            which = f"The column {name!r} holds {kind}, not numbers"
-            raise InputError(f"{which}: turn text and categories into numbers first.")
-        columns.append(column.to_numpy())
-    if not columns:
-        return np.zeros((table.num_rows, 0)), []
-    return np.column_stack(columns), list(table.column_names)
 
 
 def _plain_column(column: Any) -> Any:

@@ -37,14 +37,14 @@ CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
 
 
-def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
+def read_matrix(matrix: Any, classes: Sequence[Hashable] | None) -> FlatSets:
     """Read an N × C matrix of zeros and ones."""
     if isinstance(matrix, Tensor):
         tensor = matrix.detach().cpu().to_dense()
         matrix = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes, n_classes)
+    names = check_shape(matrix, classes)
     n_rows, n_columns = matrix.shape
     if hasattr(matrix, "tocsr"):
         csr = matrix.tocsr(copy=True)
@@ -61,19 +61,14 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
 
 
-def check_shape(
-    matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None
-) -> tuple[Hashable, ...] | None:
+def check_shape(matrix: Any, classes: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
     """The class names of a matrix, which must have one column for each."""
     if matrix.ndim != 2:
         which = "A candidate matrix has two dimensions (rows × classes)"
         raise InputError(f"{which}; this one has shape {matrix.shape}.")
-    columns = counted(matrix.shape[1], "column")
-    if n_classes not in (None, matrix.shape[1]):
-        which = f"n_classes is {n_classes}, but the candidate matrix has {columns}"
-        raise InputError(f"{which}: give only one of the two.")
     names = None if classes is None else check_class_names(classes)
     if names is not None and len(names) != matrix.shape[1]:
+        columns = counted(matrix.shape[1], "column")
         which = f"There {are(len(names))} {counted(len(names), 'class name')} for {columns}"
         raise InputError(f"{which} of the candidate matrix: give one name per column.")
     return names
@@ -109,7 +104,7 @@ def read_sets(
     found = names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW)
     if classes is None:
         warn_of_similar_names(names, found.numbers)
-    return _checked(found, n_classes)
+    return found
 
 
 def read_cells(
@@ -141,8 +136,7 @@ def read_cells(
             return WeightedSets(flat, None)
         sets.add_parsed(parsed, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-    found = class_sets(sets.entries(known), names, rules)
-    return found._replace(sets=_checked(found.sets, n_classes))
+    return class_sets(sets.entries(known), names, rules)
 
 
 def _parsed(cell: Any, separator: str, i: int) -> Cell:
@@ -189,13 +183,6 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
         which = f"The class name {repeated} occurs twice in the list of classes"
         raise InputError(f"{which}: names must be distinct.")
     return names
-
-
-def _checked(sets: FlatSets, n_classes: int | None) -> FlatSets:
-    if n_classes not in (None, sets.n_classes):
-        known = f"there {are(sets.n_classes)} {counted(sets.n_classes, 'class name')}"
-        raise InputError(f"n_classes is {n_classes}, but {known}: give only one of the two.")
-    return sets
 
 
 def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -88,7 +88,7 @@ def read_scores(
         matrix = matrix.tocsr()
     else:
         matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes, None)
+    names = check_shape(matrix, classes)
     check_selection(top_k, mass, matrix.shape[1])
     if matrix.dtype.kind not in "biuf":
         raise InputError("The scores are not numbers: give one number per row and class.")

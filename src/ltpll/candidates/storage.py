@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.arrow import arrow_list, arrow_matrix, is_arrow, is_frame
+from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow, is_frame
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
 from ltpll.candidates.expressions import SetRules
 from ltpll.candidates.parsing import (
@@ -143,60 +143,53 @@ class Candidates:
             >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
             [0, 1]
         """
-        if groups is not None:
-            found = cls.of(
-                source,
-                classes=classes,
-                n_classes=n_classes,
-                separator=separator,
-                taxonomy=taxonomy,
-                empty=empty,
-            )
-            return found.with_groups(groups)
-        if isinstance(source, Candidates):
-            return source
-        named: dict[str, Any] = {"classes": classes, "n_classes": n_classes}
-        rules: dict[str, Any] = {"taxonomy": taxonomy, "empty": empty}
         has_rules = taxonomy is not None or empty != "stop"
         module = type(source).__module__.split(".")[0]
         is_table = is_frame(source)
         is_array = isinstance(source, np.ndarray)
-        is_matrix = module == "scipy" or isinstance(source, Tensor)
+        is_matrix = is_table or module == "scipy" or isinstance(source, Tensor)
         is_matrix |= is_array and source.ndim != 1
-        if has_rules and (is_matrix or is_table):
+        if has_rules and is_matrix:
             which = "taxonomy and empty are for names, but the candidates are a matrix"
             raise InputError(f"{which}: omit them.")
         if is_table:
-            if module == "pandas":
-                source, columns = source.to_numpy(), list(source.columns)
-            else:
-                source, columns = arrow_matrix(source)
-            named["classes"] = columns if classes is None else classes
-        if is_table or is_matrix:
-            return cls.from_matrix(source, **named)
-        if is_arrow(source):
-            return cls.from_series(arrow_list(source), separator=separator, **named)
-        if is_array:
+            frame = source if module == "pandas" else arrow_table(source).to_pandas()
+            source, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
+        elif is_arrow(source):
+            source = arrow_list(source)
+        elif is_array and not is_matrix:
             source = source.tolist()
         is_listed = isinstance(source, (list, tuple))
         has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
-        if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
-            return cls.from_series(source, separator=separator, **named, **rules)
-        if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
+        if isinstance(source, Candidates):
+            found = source
+        elif is_matrix:
+            found = cls.from_matrix(source, classes=classes)
+        elif (
+            module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source)))
+        ):
+            tree: dict[str, Any] = {"classes": classes, "taxonomy": taxonomy, "empty": empty}
+            found = cls.from_series(source, n_classes=n_classes, separator=separator, **tree)
+        elif not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             which = f"Candidates cannot be read from {shown(source)}"
             raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
-        return cls.from_sets(source, **named)
+        else:
+            found = cls.from_sets(source, classes=classes, n_classes=n_classes)
+        found._check_n_classes(n_classes)
+        return found if groups is None else found.with_groups(groups)
+
+    def _check_n_classes(self, n_classes: int | None) -> None:
+        if n_classes not in (None, self.n_classes):
+            found = counted(self.n_classes, "class", "classes")
+            raise InputError(f"n_classes is {n_classes}, but the sets have {found}: leave it out.")
 
     @classmethod
-    def from_matrix(
-        cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
-    ) -> Candidates:
+    def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None) -> Candidates:
         """Build candidates from an N × C matrix of zeros and ones.
 
         Args:
             matrix: A numpy array, a torch tensor or a scipy sparse matrix.
             classes: One name per column; by default 0, 1, ….
-            n_classes: The number of columns, as a check.
 
         Raises:
             InputError: The matrix holds other values than 0 and 1, or has a row without a 1.
@@ -205,7 +198,7 @@ class Candidates:
             >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
             [0, 2]
         """
-        return cls.from_flat(*read_matrix(matrix, classes, n_classes))
+        return cls.from_flat(*read_matrix(matrix, classes))
 
     @classmethod
     def from_scores(
@@ -267,7 +260,9 @@ class Candidates:
             >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
             Candidates(2 rows, 4 classes, 1.50 candidates per row)
         """
-        return cls.from_flat(*read_sets(sets, classes, n_classes))
+        found = cls.from_flat(*read_sets(sets, classes, n_classes))
+        found._check_n_classes(n_classes)
+        return found
 
     @classmethod
     def from_series(
@@ -290,7 +285,7 @@ class Candidates:
             series: A pandas Series, array or list; its items may also be collections of names.
                 Blanks around names are dropped.
             classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes, as a check.
+            n_classes: The number of classes, if the items hold class numbers.
             separator: What separates the names.
             taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
                 or the parent of each name.
@@ -313,6 +308,7 @@ class Candidates:
         tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
         sets, scores = read_cells(cells, separator, classes, n_classes, SetRules(tree, empty))
         found = cls.from_flat(*sets)
+        found._check_n_classes(n_classes)
         return found if scores is None else found.with_weights(tempered(scores))
 
     @classmethod
