@@ -1,4 +1,4 @@
-"""Parts are objects: their options can be read, changed and copied, one function builds them, and other packages can add some."""
+"""Parts are objects with options; one function builds them, and other packages can add some."""
 
 import importlib
 import inspect
@@ -409,7 +409,8 @@ def test_the_command_line_lists_plug_ins_and_does_not_import_them_for_help(tmp_p
     install_plugin(tmp_path, broken="ltpll_plugin:Taken", uniform="ltpll_plugin:Uniform")
     assert run(tmp_path, "-m", "ltpll", "--help").returncode == 0
     assert not (tmp_path / "ltpll_plugin.imported").exists()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from support.interrupted_runs import command; command('list')"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    code += "from support.interrupted_runs import command; command('list')"
     log, errors = tmp_path / "log", tmp_path / "errors"
     status, printed = shared_fork_server().call(
         "interrupted_runs.execute", code, log=log, errors=errors, environment={"COLUMNS": "100"}
@@ -428,7 +429,10 @@ def test_a_plug_in_is_fitted_saved_and_loaded_by_name_or_as_an_object(tmp_path):
         import numpy as np
         from ltpll import METHODS, PartialLabelClassifier
         x, y = np.random.default_rng(0).normal(size=(30, 2)), [["a", "b"], ["b"], ["a"]] * 10
-        fitted = [PartialLabelClassifier(m, epochs=2, device="cpu").fit(x, y) for m in ("uniform", METHODS["uniform"]())]
+        fitted = [
+            PartialLabelClassifier(method, epochs=2, device="cpu").fit(x, y)
+            for method in ("uniform", METHODS["uniform"]())
+        ]
         for each in fitted:
             each.save("saved")
             loaded = PartialLabelClassifier.load("saved", "cpu")

@@ -1,4 +1,4 @@
-"""Targets behave like a dense matrix that is read and written by row number, in both of their layouts."""
+"""Targets behave like a dense matrix, read and written by row number, in both layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What candidate sets say of themselves: against loops, enumeration and brute force, and the command as a user meets it."""
+"""What candidate sets say of themselves, against loops, and the command as a user meets it."""
 
 import json
 import tracemalloc
@@ -479,7 +479,8 @@ def test_a_run_of_research_is_called_what_it_is(tmp_path, monkeypatch, config, k
     message = str(call(made.folder).exception)
     assert (
         message
-        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package ltpll-research installs."
+        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package "
+        "ltpll-research installs."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables and columns with Arrow's interface: the same candidates, tables and classifiers as with pandas."""
+"""Tables and columns with Arrow's interface give the same results as those of pandas."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Entries of cells become the sets that plain set algebra gives, whatever they are made of, and one sentence for each that does not."""
+"""Entries of cells become the sets that plain set algebra gives, or one sentence."""
 
 from __future__ import annotations
 

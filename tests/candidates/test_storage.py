@@ -1,4 +1,4 @@
-"""Candidates hold exactly the sets they were built from, whatever held those sets, and refuse everything that is no set."""
+"""Candidates hold exactly the sets they were built from, and refuse everything that is no set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawn candidate sets always hold the true label, and every other label joins with the probability it was given."""
+"""Drawn sets hold the true label, and other labels join with their given probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidate sets as annotators, ordered scales, models and pictures produce them: what must hold for every set."""
+"""Candidate sets of annotators, scales, models and pictures: what must hold for each."""
 
 import numpy as np
 import pytest
