@@ -66,14 +66,16 @@ def build_parts(
     if unused is not None:
         which = f"There are options for {shown(unused)}"
         raise InputError(f"{which}, but no method, rebalancer or extra is given by that name.")
-    built = _build(METHODS, method, options, context)
+    built = _build_part(METHODS, method, options, context)
     if rebalancer == AUTO and built.why_no_rebalancer:
         rebalancer = "none"
-    chosen = _build(REBALANCERS, rebalancer, options, context)
-    return Parts(built, chosen, [_build(EXTRAS, extra, options, context) for extra in extras])
+    chosen = _build_part(REBALANCERS, rebalancer, options, context)
+    return Parts(built, chosen, [_build_part(EXTRAS, extra, options, context) for extra in extras])
 
 
-def _build(registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]) -> P:
+def _build_part(
+    registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]
+) -> P:
     if isinstance(part, registry.base):
         return part.fresh()
     if isinstance(part, type):

@@ -101,7 +101,7 @@ class CandidateTargets:
         return self.candidates.read(self.values, self.candidates.rows(index).where)
 
     def labels(self) -> Tensor:
-        return _largest(self, self.candidates)
+        return _largest_candidates(self, self.candidates)
 
     def mean(self) -> Tensor:
         sets, device = self.candidates, self.values.device
@@ -142,7 +142,7 @@ class ClassTargets:
         return self.values[index[:, None], self.candidates.rows(index).labels]
 
     def labels(self) -> Tensor:
-        return _largest(self, self.candidates)
+        return _largest_candidates(self, self.candidates)
 
     def mean(self) -> Tensor:
         n, device = self.candidates.n_classes, self.values.device
@@ -153,7 +153,7 @@ class ClassTargets:
         return (total / len(self)).float()
 
 
-def _largest(targets: Targets, candidates: Candidates) -> Tensor:
+def _largest_candidates(targets: Targets, candidates: Candidates) -> Tensor:
     best = []
     for index in candidates.parts(candidates.max_size):
         at = targets.on_candidates(index).argmax(1, keepdim=True)

@@ -122,7 +122,7 @@ def describe(
         distinct_sets=len(sets.counts),
         recurring=float(sets.counts[sets.counts > 1].sum()) / n,
         prior=prior,
-        errors=None if truth is None else _errors(prior, truth / n),
+        errors=None if truth is None else _errors_of_prior(prior, truth / n),
         class_counts=None if truth is None else truth.tolist(),
         true_imbalance=None if truth is None else float(truth.max() / truth[truth > 0].min()),
     )
@@ -225,7 +225,7 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
 # ---- the class prior -----------------------------------------------------------------------------
 
 
-def _errors(prior: PriorEstimate, truth: Array) -> dict[str, float]:
+def _errors_of_prior(prior: PriorEstimate, truth: Array) -> dict[str, float]:
     """The L1 errors of the estimates, and the share of classes whose bounds hold."""
     names = ("estimate", "em", "average")
     errors = {name: float(np.abs(getattr(prior, name) - truth).sum()) for name in names}

@@ -37,7 +37,7 @@ def arrow_table(frame: Any) -> Any:
     try:
         convert = pa.Table.from_pandas if _is_pandas(frame) else pa.table
         table = frame if isinstance(frame, pa.Table) else convert(frame)
-        columns = [_plain_column(column) for column in table.columns]
+        columns = [_column_without_views(column) for column in table.columns]
         return pa.Table.from_arrays(columns, names=table.column_names)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         which = f"The table cannot be read ({first_line(error)})"
@@ -52,7 +52,7 @@ def arrow_list(column: Any) -> list[Any]:
     return list(chunks.to_pylist())
 
 
-def _plain_column(column: Any) -> Any:
+def _column_without_views(column: Any) -> Any:
     """A column without views.
 
     The values of a dictionary are converted by hand, because pyarrow cannot.
@@ -66,11 +66,11 @@ def _plain_column(column: Any) -> Any:
             for chunk in column.chunks
         ]
         return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, text))
-    plain = _plain(column.type)
+    plain = _type_without_views(column.type)
     return column if plain == column.type else column.cast(plain)
 
 
-def _plain(kind: Any) -> Any:
+def _type_without_views(kind: Any) -> Any:
     """The type without views, which some functions of pyarrow lack."""
     import pyarrow as pa
 
@@ -79,9 +79,9 @@ def _plain(kind: Any) -> Any:
         return views[kind]
     large = (pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_large_list)
     if any(is_kind(kind) for is_kind in large):
-        return pa.large_list(_plain(kind.value_type))
+        return pa.large_list(_type_without_views(kind.value_type))
     if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
+        return pa.list_(_type_without_views(kind.value_type))
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain(kind.value_type), kind.list_size)
+        return pa.list_(_type_without_views(kind.value_type), kind.list_size)
     return kind

@@ -108,7 +108,7 @@ class Cell(NamedTuple):
 def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> Cell:
     """The entries in the cell of row i; `TextSets.add_cells` does the same for many cells."""
     cell = cell.strip()
-    labels = _parsed(cell)
+    labels = _parse_list_or_object(cell)
     if isinstance(labels, dict):
         return scored_cell(labels, i, row)
     if labels is None:
@@ -143,13 +143,13 @@ def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> 
 
 def cell_holds_set(cell: str) -> bool:
     """Whether a cell is written as a set; `[0, 10]` may be an interval that is a class."""
-    found = None if SEPARATOR in cell else _parsed(cell.strip())
+    found = None if SEPARATOR in cell else _parse_list_or_object(cell.strip())
     if isinstance(found, list):
         return bool(found) and all(isinstance(label, str) for label in found)
     return SEPARATOR in cell or found is not None
 
 
-def _parsed(cell: str) -> dict[Any, Any] | list[Any] | None:
+def _parse_list_or_object(cell: str) -> dict[Any, Any] | list[Any] | None:
     """A list or an object in JSON, or what Python prints for a list, dictionary or set.
 
     pandas writes lists to CSV in the second way. None if it is something else, such as a name.

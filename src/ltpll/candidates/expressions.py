@@ -1,6 +1,6 @@
 """Expressions: entries of cells (names, groups, exclusions, `*`, scores) become class numbers.
 
-The set of a row is made in this order: what its cell names, with groups expanded; minus the
+The set of a row is made in this order: what its cell names, with groups expand_entries; minus the
 excluded classes; without the classes that are not possible there; and with weights that sum to one
 again.
 """
@@ -195,16 +195,18 @@ class _Column:
                 self.excludes[code], name = _without_mark(entries.names[code])
             self.every[code] = name is None
             if name == "":
-                which = f"{self._where(code)} has {shown(entries.names[code])} without a name"
+                which = (
+                    f"{self._first_row_with(code)} has {shown(entries.names[code])} without a name"
+                )
                 raise InputError(f"{which}: write !dog for every class but dog.")
             try:
                 if name is not None:
                     members = (name,) if taxonomy is None else taxonomy.members(name)
                     self.meanings[code] = name, members
             except InputError as error:
-                raise InputError(f"{self._where(code)} has the {what} {error}.") from None
+                raise InputError(f"{self._first_row_with(code)} has the {what} {error}.") from None
 
-    def _where(self, code: int) -> str:
+    def _first_row_with(self, code: int) -> str:
         return self.row(row_at(int(np.argmax(self.entries.codes == code)), self.entries.indptr))
 
     def class_names(self) -> list[str]:
@@ -223,7 +225,7 @@ class _Column:
             numbers[code] = [number[name] for name in members if name in number]
             if not numbers[code] and not lenient:
                 problem = unknown_class_error(written, classes)
-                raise InputError(f"{self._where(code)} has the {self.what} {problem}.")
+                raise InputError(f"{self._first_row_with(code)} has the {self.what} {problem}.")
         flat = np.fromiter(chain.from_iterable(numbers), dtype=np.int64)
         indptr = np.cumsum([0, *map(len, numbers)])
         shape = (len(numbers), len(classes))
@@ -231,7 +233,7 @@ class _Column:
         self.expansion = csr_matrix((np.ones(len(flat), dtype=bool), flat, indptr), shape)
         self.sizes = np.diff(indptr)
 
-    def expanded(self, chosen: Mask, scores: npt.NDArray[np.float64] | None = None) -> Any:
+    def expand_entries(self, chosen: Mask, scores: npt.NDArray[np.float64] | None = None) -> Any:
         """What the chosen entries of each row stand for, as a sparse matrix (rows, classes).
 
         Several classes share the score of an entry.
@@ -311,7 +313,7 @@ def _sets_of(column: _Column, excluded: _Column | None, lists: Any, rules: SetRu
     size += sum(one.sizes[one.entries.codes[chosen]].sum() for one, chosen in removed)
     rules.check_size(int(size))
 
-    found = column.expanded(named, None if scores is None else scores[named])
+    found = column.expand_entries(named, None if scores is None else scores[named])
     whole = (
         csr_matrix(
             (full[full], of_row[full] % choices.shape[0], np.concatenate([[0], np.cumsum(full)])),
@@ -323,22 +325,22 @@ def _sets_of(column: _Column, excluded: _Column | None, lists: Any, rules: SetRu
     found.sort_indices()
     for one, chosen in removed:
         if chosen.any():
-            kept = ~np.isin(_keys(found), _keys(one.expanded(chosen)))
-            found = _kept(column, found, kept, _excluded_error)
+            kept = ~np.isin(_entry_numbers(found), _entry_numbers(one.expand_entries(chosen)))
+            found = _keep_entries(column, found, kept, _excluded_error)
     if lists is not None and rules.possible is not None:
         where = rules.possible.where
         at = np.repeat(of_row, np.diff(found.indptr))
-        kept = (at < 0) | np.isin(at * n_classes + found.indices, _keys(lists))
+        kept = (at < 0) | np.isin(at * n_classes + found.indices, _entry_numbers(lists))
 
         def not_possible(i: int, names: str) -> str:
             which = f"has the candidates {names}, none of which is possible {where(int(of_row[i]))}"
             return f"{which}: correct the set, or the possible classes"
 
-        found = _kept(column, found, kept, not_possible)
+        found = _keep_entries(column, found, kept, not_possible)
     return found
 
 
-def _keys(sets: Any) -> Numbers:
+def _entry_numbers(sets: Any) -> Numbers:
     """A number for each entry of a sparse matrix of sets: row times classes, plus class."""
     n_rows, n_classes = sets.shape
     rows = np.repeat(np.arange(n_rows, dtype=np.int64), np.diff(sets.indptr))
@@ -346,7 +348,9 @@ def _keys(sets: Any) -> Numbers:
     return keys
 
 
-def _kept(column: _Column, sets: Any, kept: Mask, problem: Callable[[int, str], str]) -> Any:
+def _keep_entries(
+    column: _Column, sets: Any, kept: Mask, problem: Callable[[int, str], str]
+) -> Any:
     """The sets without some of their entries; a row that loses all of them is refused."""
     from scipy.sparse import csr_matrix
 

@@ -63,7 +63,7 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if is_frame and y.shape[1] == 1:
         return read_labels(y.iloc[:, 0], classes, more=more)
     if is_frame or module == "scipy" or isinstance(y, Candidates):
-        return _with_names(y, classes)
+        return _labels_of_sets(y, classes)
     if hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
@@ -82,10 +82,10 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if any(_is_set(row, known) for row in rows):
         if more and classes is not None:
             classes = [*classes, *_other_names(rows, known)]
-        return _with_names(y if module == "pandas" else rows, classes)
+        return _labels_of_sets(y if module == "pandas" else rows, classes)
     array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:
-        return _with_names(array, classes)
+        return _labels_of_sets(array, classes)
     if array.ndim != 1:
         which = "Labels have one dimension and candidate matrices two"
         raise InputError(f"{which}; these have shape {array.shape}.")
@@ -120,7 +120,7 @@ def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     ]
 
 
-def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
+def _labels_of_sets(y: Any, classes: Sequence[Hashable] | None) -> Labels:
     candidates = Candidates.of(y, classes=classes)
     if classes is not None and len(classes) != candidates.n_classes:
         which = f"The candidates have {candidates.n_classes} classes"

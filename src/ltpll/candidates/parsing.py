@@ -127,7 +127,7 @@ def read_cells(
             part = cells[first : first + CELLS_AT_ONCE]
             sets.add_cells(as_texts(part, range(first, len(cells))), first)
     else:
-        parsed = [_parsed(cell, separator, i) for i, cell in enumerate(cells)]
+        parsed = [_parse_one_cell(cell, separator, i) for i, cell in enumerate(cells)]
         if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
             if rules != PLAIN_RULES:
                 which = "taxonomy and empty are for candidates that are all names"
@@ -139,7 +139,7 @@ def read_cells(
     return class_sets(sets.entries(known), names, rules)
 
 
-def _parsed(cell: Any, separator: str, i: int) -> Cell:
+def _parse_one_cell(cell: Any, separator: str, i: int) -> Cell:
     if isinstance(cell, Mapping):
         return scored_cell(cell, i)
     if isinstance(cell, str):

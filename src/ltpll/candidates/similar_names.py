@@ -62,7 +62,7 @@ def similar_names(
         return []
     counts = np.asarray(rows)
     texts = [i for i, name in enumerate(names) if isinstance(name, str) and counts[i] > 0]
-    looks = {i: _look(names[i]) for i in texts}
+    looks = {i: _visible_text(names[i]) for i in texts}
     folded = {i: re.sub(r"[\W_]+", " ", looks[i].casefold()).strip() for i in texts}
     by_fold: dict[str, int] = {}
     by_deletion: dict[str, int] = {}
@@ -87,14 +87,14 @@ def similar_names(
                 j
                 for j in map(by_deletion.__getitem__, deleted)
                 if counts[i] <= RARE_SHARE * counts[j]
-                and _unnumbered(folded[i]) != _unnumbered(folded[j])
+                and _without_numbers(folded[i]) != _without_numbers(folded[j])
             }
             if near:
                 found.append((i, max(near, key=lambda j: counts[j])))
     return [Resemblance(names[i], int(counts[i]), names[j], int(counts[j])) for i, j in found]
 
 
-def _look(name: str) -> str:
+def _visible_text(name: str) -> str:
     """The name without invisible letters, and with accents written in one way."""
     composed = unicodedata.normalize("NFC", name)
     if composed.isascii():
@@ -112,7 +112,7 @@ def _with_one_letter_less(text: str) -> Iterator[str]:
         yield text[:k] + text[k + 1 :]
 
 
-def _unnumbered(text: str) -> str:
+def _without_numbers(text: str) -> str:
     return re.sub(ENUMERATION, "", text)
 
 
@@ -126,7 +126,7 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
         return
     sentences = []
     for one in found[:MOST_NAMED]:
-        alike = _look(one.name) == _look(one.frequent)
+        alike = _visible_text(one.name) == _visible_text(one.frequent)
         name, frequent = (
             ascii(text[:LONGEST]) if alike else shown(text) for text in (one.name, one.frequent)
         )

@@ -427,7 +427,7 @@ class Candidates:
         """The candidates of some rows; as in a tensor, −1 is the last row."""
         if not self.offsets.is_cpu:
             index = index.to(self.device, torch.int64)
-            return self._look_up(torch.where(index < 0, index + len(self), index))
+            return self._find_rows(torch.where(index < 0, index + len(self), index))
         # A step asks for the same rows three times: to read candidates, to read targets and to
         # write targets. On a GPU the comparison would force a synchronisation, and a CUDA graph
         # must not depend on a lookup outside of it.
@@ -436,13 +436,13 @@ class Candidates:
             return last[1]
         own = index.to(torch.int64, copy=True)  # the caller may modify its tensor
         try:
-            rows = self._look_up(own)
+            rows = self._find_rows(own)
         except IndexError:  # checking for negative numbers would slow down every batch
-            rows = self._look_up(torch.where(own < 0, own + len(self), own))
+            rows = self._find_rows(torch.where(own < 0, own + len(self), own))
         self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
         return rows
 
-    def _look_up(self, index: Tensor) -> Rows:
+    def _find_rows(self, index: Tensor) -> Rows:
         if self._table is not None:
             return Rows(*(part.index_select(0, index) for part in self._table))
         where = index if self._even else self.slots(index)
@@ -508,7 +508,7 @@ class Candidates:
         dense = flat.new_zeros(len(labels), self.n_classes)
         return dense.scatter_(1, labels, self.read(flat, where))
 
-    def _changed(self, **parts: Any) -> Candidates:
+    def _copy_with(self, **parts: Any) -> Candidates:
         """A copy with other tensors or candidates in the place of some."""
         kept = {"classes": self.classes, "groups": self.groups, "weights": self.weights}
         known = {"offsets": self.offsets, "labels": self.labels, "observed": self.observed}
@@ -517,7 +517,7 @@ class Candidates:
     def to(self, device: torch.device | str) -> Candidates:
         names = ("offsets", "labels", "groups", "weights", "observed")
         parts = {name: getattr(self, name) for name in names}
-        return self._changed(
+        return self._copy_with(
             **{name: None if part is None else part.to(device) for name, part in parts.items()}
         )
 
@@ -544,7 +544,7 @@ class Candidates:
         if groups is not None:
             numbers = torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
         observed = None if self.observed is None else self.observed.with_groups(groups)
-        return self._changed(groups=numbers, observed=observed)
+        return self._copy_with(groups=numbers, observed=observed)
 
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
@@ -569,10 +569,12 @@ class Candidates:
             tensor([0.6667, 0.3333, 1.0000])
         """
         if weights is None:
-            return self._changed(weights=None)
-        return self._changed(weights=torch.from_numpy(self._normalised(weights)).to(self.device))
+            return self._copy_with(weights=None)
+        return self._copy_with(
+            weights=torch.from_numpy(self._normalised_weights(weights)).to(self.device)
+        )
 
-    def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+    def _normalised_weights(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
         """One weight per candidate; those of a row sum to one."""
         given = weights.detach().cpu() if isinstance(weights, Tensor) else weights
         try:
@@ -612,7 +614,7 @@ class Candidates:
         def at(part: Tensor | None, index: npt.NDArray[Any]) -> Tensor | None:
             return None if part is None else torch.from_numpy(part.cpu().numpy()[index])
 
-        found = self._changed(
+        found = self._copy_with(
             offsets=torch.from_numpy(indptr.astype(offsets.dtype)),
             labels=at(self.labels, where),
             groups=at(self.groups, chosen),
@@ -655,7 +657,7 @@ class Candidates:
             distinct = np.unique(owners * self.n_classes + labels, return_index=True)[1]
             found = found.with_weights(weights[distinct])
         observed = self if self.observed is None else self.observed
-        return found._changed(groups=self.groups, observed=observed).to(self.device)
+        return found._copy_with(groups=self.groups, observed=observed).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""

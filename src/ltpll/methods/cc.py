@@ -38,15 +38,15 @@ class CC(Method):
             return super().step_loss(step)
         weighted = step.outputs.weighted(step.batch.log_weights).logits[0]
         whole = torch.logsumexp(step.outputs.logits[0], dim=1)
-        return (whole - _inside(weighted, step.batch.candidates)).mean()
+        return (whole - _logsumexp_inside(weighted, step.batch.candidates)).mean()
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         logits = outputs.logits[0]
-        return (torch.logsumexp(logits, dim=1) - _inside(logits, candidates)).mean()
+        return (torch.logsumexp(logits, dim=1) - _logsumexp_inside(logits, candidates)).mean()
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return restricted_softmax(outputs.logits[0], candidates)
 
 
-def _inside(logits: Tensor, candidates: Tensor) -> Tensor:
+def _logsumexp_inside(logits: Tensor, candidates: Tensor) -> Tensor:
     return torch.logsumexp(logits.masked_fill(~candidates, torch.finfo(logits.dtype).min), dim=1)

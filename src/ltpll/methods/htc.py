@@ -142,16 +142,16 @@ class HTC(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return self._moved(self._tail_outputs(outputs), targets, candidates)
+        return self._moved_targets(self._tail_outputs(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
         weighted = self._tail_outputs(step.outputs.detach()).weighted(step.batch.log_weights)
-        return self._moved(weighted, step.batch.targets, step.batch.candidates)
+        return self._moved_targets(weighted, step.batch.targets, step.batch.candidates)
 
     def _tail_outputs(self, outputs: Outputs) -> Outputs:
         return outputs._replace(logits=(self.tail(outputs.features[0]),))
 
-    def _moved(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+    def _moved_targets(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         refined = restricted_softmax(tail.logits[0], candidates)
         return (1 - self.move) * targets + self.move * refined
 
@@ -162,7 +162,7 @@ class HTC(Method):
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
         tail = Branch(tail_weak, tail_strong, balanced, uniform)
-        parts = [self._blend(branch, step) for branch in (head, tail)]
+        parts = [self._blend_reliable(branch, step) for branch in (head, tail)]
         of_blends = step.forward([blended for _, blended, _ in parts])
         mixed = (of_blends.logits[0], self.tail(of_blends.features[1]))
         fused = self._fused(weak.detach(), tail_weak.detach())
@@ -177,7 +177,7 @@ class HTC(Method):
         return loss
 
     @torch.no_grad()
-    def _blend(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
+    def _blend_reliable(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
         """Which examples are reliable for a head, their blends with each other, and the labels of
         the blends.
         """

@@ -118,19 +118,19 @@ class PiCO(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return self._moved(self._similarities(outputs), targets, candidates)
+        return self._moved_targets(self._similarities(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
         similarities = self._similarities(step.outputs.detach())
         if step.batch.log_weights is not None:
             similarities = similarities / self.temperature + step.batch.log_weights
-        return self._moved(similarities, step.batch.targets, step.batch.candidates)
+        return self._moved_targets(similarities, step.batch.targets, step.batch.candidates)
 
     def _similarities(self, outputs: Outputs) -> Tensor:
         similarities: Tensor = self.memory.projector(outputs.features[0]) @ self.prototypes.T
         return similarities
 
-    def _moved(self, similarities: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
+    def _moved_targets(self, similarities: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
         nearest = similarities.masked_fill(~candidates, -torch.inf).argmax(1)
         return self.phi * targets + (1 - self.phi) * one_hot(nearest, targets.shape[1])
 

@@ -51,7 +51,7 @@ def joining_rates(sets: DistinctSets) -> Array:
         True
     """
     weights = sets.counts / sets.sizes
-    together = _together(sets, weights)
+    together = _pair_sums(sets, weights)
     rows = sets.per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
@@ -59,7 +59,7 @@ def joining_rates(sets: DistinctSets) -> Array:
     return rates
 
 
-def _together(sets: DistinctSets, weights: Array) -> Array:
+def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
     """For each pair of classes, the sum of `weights` over the sets that contain both, (C, C)."""
     if float(sets.sizes @ sets.sizes) * CHEAPER < len(weights) * sets.n_classes**2:
         weighted = sets.matrix.multiply(weights[:, None]).tocsr()

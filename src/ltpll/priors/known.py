@@ -34,9 +34,12 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         >>> known_prior(Candidates.of(["cat|dog", "cat"]), {"cat": 3, "dog": 1}).estimate
         array([0.75, 0.25])
     """
-    entries = _entries(candidates, shares)
+    entries = _shares_by_class(candidates, shares)
     bounds = np.asarray(
-        [_bounds(name, entry) for name, entry in zip(candidates.classes, entries, strict=True)]
+        [
+            _bounds_of_share(name, entry)
+            for name, entry in zip(candidates.classes, entries, strict=True)
+        ]
     )
     lower, upper = bounds[:, 0], bounds[:, 1]
     if (lower == upper).all():
@@ -60,7 +63,7 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
     return replace(found, **shares, how="given", because="the class shares were given")
 
 
-def _entries(candidates: Candidates, shares: Any) -> list[Any]:
+def _shares_by_class(candidates: Candidates, shares: Any) -> list[Any]:
     """What was given for each class, in the order of the classes."""
     if isinstance(shares, Mapping):
         by_name = {str(name): entry for name, entry in shares.items()}
@@ -81,7 +84,7 @@ def _entries(candidates: Candidates, shares: Any) -> list[Any]:
     return entries
 
 
-def _bounds(name: Any, entry: Any) -> tuple[float, float]:
+def _bounds_of_share(name: Any, entry: Any) -> tuple[float, float]:
     pair = tuple(entry) if isinstance(entry, (list, tuple)) else (entry, entry)
     numbers = len(pair) == 2 and all(
         isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair

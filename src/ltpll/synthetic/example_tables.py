@@ -53,9 +53,11 @@ def example_tables(*, seed: int = 0) -> ExampleTables:
         "label": NAMES[y].tolist(),
     }
     new = {"id": [f"n{row:04d}" for row in range(len(split.y_test))]}
-    return ExampleTables(train | _pixels(split.x_pool[chosen]), new | _pixels(split.x_test))
+    return ExampleTables(
+        train | _pixel_columns(split.x_pool[chosen]), new | _pixel_columns(split.x_test)
+    )
 
 
-def _pixels(images: Any) -> Columns:
+def _pixel_columns(images: Any) -> Columns:
     flat = images.reshape(len(images), -1).round(4)
     return {f"pixel_{place // 8}{place % 8}": flat[:, place] for place in range(flat.shape[1])}

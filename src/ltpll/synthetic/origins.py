@@ -46,8 +46,8 @@ def crowd_candidates(
         True
     """
     y = check_class_numbers(labels, n_classes)
-    given = _annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
-    return _from_rows(np.concatenate([y[:, None], given], axis=1), n_classes)
+    given = _draw_annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
+    return _sets_of_equal_size(np.concatenate([y[:, None], given], axis=1), n_classes)
 
 
 def crowd_votes(
@@ -93,7 +93,7 @@ def crowd_votes(
     if per_row is not None:
         in_range(per_row, "per_row", 1, n_annotators)
     in_range(misleading, "misleading", 0, 1)
-    given = _annotations(y, n_classes, rng, annotators, confusion)
+    given = _draw_annotations(y, n_classes, rng, annotators, confusion)
     taken_for = (y + rng.integers(1, n_classes, n)) % n_classes
     misled = (rng.random(n) < misleading)[:, None] & (rng.random(given.shape) < 0.6)
     given = np.where(misled, taken_for[:, None], given)
@@ -102,7 +102,7 @@ def crowd_votes(
     return rows, who, given[chosen]
 
 
-def _annotations(
+def _draw_annotations(
     y: npt.NDArray[Any],
     n_classes: int,
     rng: np.random.Generator,
@@ -213,7 +213,7 @@ def top_k_candidates(
         best[start : start + chunk] = np.argsort(-scores, axis=1)[:, :k]
         missing = ~(best[start : start + chunk] == part[:, None]).any(1)
         best[start : start + chunk][missing, -1] = part[missing]
-    return _from_rows(best, n_classes)
+    return _sets_of_equal_size(best, n_classes)
 
 
 def grouped_candidates(
@@ -285,6 +285,6 @@ def grouped_candidates(
     return candidates, labels.astype(np.int64)
 
 
-def _from_rows(rows: npt.NDArray[Any], n_classes: int) -> Candidates:
+def _sets_of_equal_size(rows: npt.NDArray[Any], n_classes: int) -> Candidates:
     """Candidates with equally many labels per row, which may repeat."""
     return Candidates.from_flat(np.arange(len(rows) + 1) * rows.shape[1], rows.ravel(), n_classes)
