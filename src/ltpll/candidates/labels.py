@@ -115,9 +115,8 @@ def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     for row in (row for row in rows if isinstance(row, COLLECTIONS)):
         labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
         found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable))
-    return [
-        name for name in dict.fromkeys([*names_in(texts.entries()), *found]) if name not in known
-    ]
+    named = dict.fromkeys([*names_in(texts.entries()), *found])
+    return [name for name in named if name not in known]
 
 
 def _labels_of_sets(y: Any, classes: Sequence[Hashable] | None) -> Labels:
@@ -144,12 +143,10 @@ def _plain_labels(
         raise InputError(str(error)) from None
     if array.dtype.kind in "OU" and all(isinstance(name, str) for name in names.tolist()):
         texts = [name.strip() for name in names.tolist()]
-        check_separator(
-            Entries(np.arange(len(array) + 1), numbers, texts),
-            "",
-            [str(name) for name in classes or ()],
-            advice=lambda one: f"pass Candidates.of(y, separator={one!r})",
-        )
+        entries = Entries(np.arange(len(array) + 1), numbers, texts)
+        known = [str(name) for name in classes or ()]
+        do = "pass Candidates.of(y, separator={!r})".format
+        check_separator(entries, "", known, advice=do)
     if classes is None:
         warn_of_similar_names(names.tolist(), numbers)
     else:

@@ -79,12 +79,8 @@ class Candidates:
         weights: Tensor | None = None,
         observed: Candidates | None = None,
     ) -> None:
-        self.observed = observed
-        self.offsets = offsets
-        self.labels = labels
-        self.n_classes = n_classes
-        self.groups = groups
-        self.weights = weights
+        self.offsets, self.labels, self.n_classes = offsets, labels, n_classes
+        self.groups, self.weights, self.observed = groups, weights, observed
         self.classes = tuple(range(n_classes) if classes is None else classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)

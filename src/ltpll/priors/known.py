@@ -35,12 +35,8 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         array([0.75, 0.25])
     """
     entries = _shares_by_class(candidates, shares)
-    bounds = np.asarray(
-        [
-            _bounds_of_share(name, entry)
-            for name, entry in zip(candidates.classes, entries, strict=True)
-        ]
-    )
+    named = zip(candidates.classes, entries, strict=True)
+    bounds = np.asarray([_bounds_of_share(name, entry) for name, entry in named])
     lower, upper = bounds[:, 0], bounds[:, 1]
     if (lower == upper).all():
         total = lower.sum()
@@ -50,10 +46,8 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
     else:
         if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
             sums = f"{lower.sum():.3g} and the upper bounds to {upper.sum():.3g}"
-            raise InputError(
-                f"The lower bounds of the class shares sum to {sums}: shares that sum to 1 must "
-                "fit between them."
-            )
+            which = f"The lower bounds of the class shares sum to {sums}"
+            raise InputError(f"{which}: shares that sum to 1 must fit between them.")
         # The point between the bounds whose shares sum to one.
         part = (1 - lower.sum()) / max((upper - lower).sum(), 1e-12)
         estimate = lower + part * (upper - lower)
@@ -78,9 +72,8 @@ def _shares_by_class(candidates: Candidates, shares: Any) -> list[Any]:
     entries = list(shares if listed else np.asarray(shares).tolist())
     if len(entries) != candidates.n_classes:
         given = counted(len(entries), "class share")
-        raise InputError(
-            f"Give one share per class, not {given} for {candidates.n_classes} classes."
-        )
+        n = candidates.n_classes
+        raise InputError(f"Give one share per class, not {given} for {n} classes.")
     return entries
 
 
