@@ -23,11 +23,12 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from ltpll.pruning.neighbours import BLOCK, nearest_neighbours
+from ltpll.pruning.neighbours import nearest_neighbours
 from ltpll.pruning.votes import NEIGHBOURS
 from ltpll.runs.environment import environment
 
 FEATURES = 512
+BLOCK = 2048  # rows
 SCIKIT_LEARN, TOPK, OURS = (
     "scikit-learn, `NearestNeighbors`",
     "blocks of products, `topk` of each",

@@ -1,4 +1,4 @@
-"""What every method, rebalancer and extra promises, checked on all of them and on all their combinations."""
+"""What every method, rebalancer and extra promises, checked on all of them."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -115,7 +115,10 @@ def test_equal_extreme_logits_give_uniform_or_single_targets(method, value):
 
 
 def renamed_copy(method, order):
-    """The method with everything that it keeps for each class in another order; a layer may take two numbers for each."""
+    """The method with what it keeps for each class in another order.
+
+    A layer may take two numbers for each class.
+    """
     copy = deepcopy(method)
     state = {}
     for name, value in method.state_dict().items():
@@ -206,9 +209,10 @@ def test_a_rebalancers_state_round_trip_keeps_its_prior(rebalancer):
 
 
 def combinations():
-    """Every method with every rebalancer that it accepts; along each row, all extras and none take turns, so every method meets both."""
+    """Every method with every rebalancer that it accepts, in turn with all extras and none."""
     for i, method in enumerate(every_method()):
-        # "auto" is an anchor whose bounds are chosen at the start, so it has nothing else to checkpoint.
+        # "auto" is an anchor whose bounds are chosen at the start, so it has nothing else to
+        # checkpoint.
         for j, rebalancer in enumerate(
             ["none"] if method.why_no_rebalancer else sorted(REBALANCERS.keys() - {"auto"})
         ):
@@ -229,7 +233,10 @@ def combinations():
 def test_every_combination_trains_checkpoints_and_resumes_identically(
     method, rebalancer, extras, tmp_path
 ):
-    """Training stops in the middle of an epoch (for SoLar the first after its restart) and at its end; a new trainer resumes each time."""
+    """Training stops in the middle of an epoch and at its end; a new trainer resumes it.
+
+    For SoLar it is the first epoch after its restart.
+    """
     g = torch.Generator().manual_seed(1)
     x = torch.randn(40, 6, generator=g)
     candidates = Candidates.from_matrix(

@@ -1,4 +1,4 @@
-"""Parts are objects: their options can be read, changed and copied, one function builds them, and other packages can add some."""
+"""Parts are objects with options; one function builds them, and other packages can add some."""
 
 import importlib
 import inspect
@@ -97,7 +97,8 @@ MEMORY = [
     *(f"memory.model_follower.network.head.{what}" for what in ("weight", "bias")),
     *(f"memory.queue.{what}" for what in ("vectors", "labels", "next", "limit")),
 ]
-# What checkpoints and saved classifiers contain; these names cannot change without losing old files.
+# What checkpoints and saved classifiers contain; these names cannot change without losing old
+# files.
 ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
 STATE = {
     "corr": ["ramp"],
@@ -238,7 +239,7 @@ def test_a_part_shows_its_options():
     assert repr(PRODEN()) == "PRODEN()"
 
 
-# ---- building --------------------------------------------------------------------------------------------------------
+# ---- building ------------------------------------------------------------------------------------
 
 
 def test_parts_are_built_from_names_options_and_objects():
@@ -302,7 +303,7 @@ def test_what_is_not_a_part_is_refused(arguments, fragment):
     assert fragment in refusal(lambda: build_parts(*arguments), kind)
 
 
-# ---- plug-ins --------------------------------------------------------------------------------------------------------
+# ---- plug-ins ------------------------------------------------------------------------------------
 
 PLUGIN = '''
 """Uniform (Nobody et al., "Nothing", 2020): targets never change."""
@@ -378,7 +379,8 @@ def test_a_plug_in_is_loaded_when_the_registry_is_first_read(plugin_folder):
         ("ltpll_nowhere:Missing", "ModuleNotFoundError: No module named 'ltpll_nowhere'"),
         (
             "ltpll_plugin:Elsewhere",
-            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a method",
+            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a "
+            "method",
         ),
         ("ltpll_plugin:Taken", "The method name 'corr' is taken by ltpll.methods.corr.CORR"),
     ],
@@ -407,7 +409,8 @@ def test_the_command_line_lists_plug_ins_and_does_not_import_them_for_help(tmp_p
     install_plugin(tmp_path, broken="ltpll_plugin:Taken", uniform="ltpll_plugin:Uniform")
     assert run(tmp_path, "-m", "ltpll", "--help").returncode == 0
     assert not (tmp_path / "ltpll_plugin.imported").exists()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from support.interrupted_runs import command; command('list')"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    code += "from support.interrupted_runs import command; command('list')"
     log, errors = tmp_path / "log", tmp_path / "errors"
     status, printed = shared_fork_server().call(
         "interrupted_runs.execute", code, log=log, errors=errors, environment={"COLUMNS": "100"}
@@ -426,7 +429,10 @@ def test_a_plug_in_is_fitted_saved_and_loaded_by_name_or_as_an_object(tmp_path):
         import numpy as np
         from ltpll import METHODS, PartialLabelClassifier
         x, y = np.random.default_rng(0).normal(size=(30, 2)), [["a", "b"], ["b"], ["a"]] * 10
-        fitted = [PartialLabelClassifier(m, epochs=2, device="cpu").fit(x, y) for m in ("uniform", METHODS["uniform"]())]
+        fitted = [
+            PartialLabelClassifier(method, epochs=2, device="cpu").fit(x, y)
+            for method in ("uniform", METHODS["uniform"]())
+        ]
         for each in fitted:
             each.save("saved")
             loaded = PartialLabelClassifier.load("saved", "cpu")

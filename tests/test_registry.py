@@ -144,7 +144,7 @@ def test_register_is_a_decorator():
     assert registry["star"] is Star
 
 
-# ---- discovery --------------------------------------------------------------------------------------------------------
+# ---- discovery -----------------------------------------------------------------------------------
 
 
 def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_others(
@@ -166,7 +166,8 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         "lion = Cat()\n"
     )
     (zoo / "dog.py").write_text(
-        "from ltpll_zoo.cat import Cat\nclass Dog(Cat):\n    name = 'dog'\nclass Pup(Dog):\n    name = 'pup'\n"
+        "from ltpll_zoo.cat import Cat\nclass Dog(Cat):\n    name = 'dog'\nclass Pup(Dog):\n    "
+        "name = 'pup'\n"
     )
     (zoo / "notes.txt").write_text("not a module")
     monkeypatch.syspath_prepend(tmp_path)
@@ -183,7 +184,7 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
             del sys.modules[name]
 
 
-# ---- creation ---------------------------------------------------------------------------------------------------------
+# ---- creation ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Targets behave like a dense matrix that is read and written by row number, in both of their layouts."""
+"""Targets behave like a dense matrix, read and written by row number, in both layouts."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_targets_on_candidates_need_one_number_for_each_candidate():
     assert targets.values.dtype == torch.float32
 
 
-# ---- restricted softmax -----------------------------------------------------------------------------------------------
+# ---- restricted softmax --------------------------------------------------------------------------
 
 
 def naive_softmax(logits, mask):
@@ -287,7 +287,7 @@ def test_the_gradient_of_restricted_softmax_equals_the_finite_difference():
     assert torch.autograd.gradcheck(lambda z: restricted_softmax(z, mask), (logits,))
 
 
-# ---- labels out of targets -------------------------------------------------------------------------------------------
+# ---- labels out of targets -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("targets_on", ["candidates", "classes"])
@@ -325,7 +325,7 @@ def test_of_candidates_believed_as_much_the_lower_number_comes_first_as_in_the_l
     assert margin.tolist() == pytest.approx([0, 1, 0])
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------
 
 
 def test_targets_start_from_the_weights_of_the_candidates():
@@ -337,7 +337,8 @@ def test_targets_start_from_the_weights_of_the_candidates():
     assert np.array_equal(targets[torch.arange(3)].numpy(), on_candidates)
     targets[torch.tensor([0])] = torch.tensor([[0.5, 0, 0.5, 0]])
     assert candidates.weights[0] == 0.75  # not overwritten by targets
-    # With targets of all classes, candidates keep the total of uniform targets, which the weights divide.
+    # With targets of all classes, candidates keep the total of uniform targets, which the weights
+    # divide.
     on_classes = np.asarray([[0.375, 0.25, 0.125, 0.25], [0.25] * 4, [0.1875, 0.1875, 0.25, 0.375]])
     np.testing.assert_allclose(
         initial_targets(candidates, "classes")[torch.arange(3)].numpy(), on_classes, atol=1e-7
@@ -346,7 +347,7 @@ def test_targets_start_from_the_weights_of_the_candidates():
         assert initial_targets(candidates, layout).labels().tolist() == [0, 1, 3]
 
 
-# ---- sets that may lack the true label ---------------------------------------------------------------------------------
+# ---- sets that may lack the true label -----------------------------------------------------------
 
 
 def open_problem(n=40, n_classes=6, seed=0):

@@ -1,4 +1,4 @@
-"""Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced."""
+"""Long-tailed partial label learning: classifiers from candidate labels of imbalanced classes."""
 
 from __future__ import annotations
 
@@ -52,52 +52,36 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
-_HOMES = {
-    "Backbone": "backbones",
-    "Batch": "interfaces",
-    "Callback": "training.callbacks",
-    "CandidateKFold": "folds",
-    "Candidates": "candidates",
-    "Checkpoint": "training.callbacks",
-    "Classifier": "models",
-    "EXTRAS": "extras",
-    "Embedder": "backbones",
-    "Evaluate": "evaluation.during_training",
-    "Extra": "interfaces",
-    "FineTune": "models.finetune",
-    "InputError": "errors",
-    "InputWarning": "errors",
-    "LabelCleaner": "cleaner",
-    "METHODS": "methods",
-    "MODELS": "models",
-    "Method": "interfaces",
-    "NotFiniteError": "errors",
-    "Outputs": "interfaces",
-    "PartialLabelClassifier": "estimator",
-    "PartialLabelTrainer": "training.trainer",
-    "PriorEstimate": "priors",
-    "Progress": "training.callbacks",
-    "Pruned": "pruning",
-    "REBALANCERS": "rebalancers",
-    "Rebalancer": "interfaces",
-    "Run": "runs.run",
-    "Shots": "evaluation.metrics",
-    "Step": "interfaces",
-    "Views": "views",
-    "approximated_accuracy": "evaluation.scorers",
-    "approximated_balanced_accuracy": "evaluation.scorers",
-    "best_epoch": "evaluation.during_training",
-    "build_model": "models",
-    "candidates_from_votes": "candidates.votes",
-    "covering_rate": "evaluation.scorers",
-    "estimate_prior": "priors",
-    "initial_targets": "targets",
-    "prune_candidates": "pruning",
-    "split_head": "models",
+# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do
+# not need it.
+_NAMES = {
+    "backbones": "Backbone Embedder",
+    "candidates": "Candidates",
+    "cleaner": "LabelCleaner",
+    "errors": "InputError InputWarning NotFiniteError",
+    "estimator": "PartialLabelClassifier",
+    "evaluation.during_training": "Evaluate best_epoch",
+    "evaluation.metrics": "Shots",
+    "evaluation.scorers": "approximated_accuracy approximated_balanced_accuracy covering_rate",
+    "extras": "EXTRAS",
+    "folds": "CandidateKFold",
+    "interfaces": "Batch Extra Method Outputs Rebalancer Step",
+    "methods": "METHODS",
+    "models": "Classifier MODELS build_model split_head",
+    "models.finetune": "FineTune",
+    "priors": "PriorEstimate estimate_prior",
+    "pruning": "Pruned prune_candidates",
+    "rebalancers": "REBALANCERS",
+    "runs.run": "Run",
+    "candidates.votes": "candidates_from_votes",
+    "targets": "initial_targets",
+    "training.callbacks": "Callback Checkpoint Progress",
+    "training.trainer": "PartialLabelTrainer",
+    "views": "Views",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
-__all__ = list(_HOMES)
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

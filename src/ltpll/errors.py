@@ -1,4 +1,4 @@
-"""Errors: exceptions and warnings about the user's input, and helpers for writing their messages."""
+"""Errors: exceptions and warnings about the user's input, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ LONGEST = 60
 WordsOfOption = Callable[[str, str], list[str]]
 _words_of_option: ContextVar[WordsOfOption | None] = ContextVar("words_of_option", default=None)
 _SHORT = reprlib.Repr()
-(
-    _SHORT.maxlevel,
-    _SHORT.maxlist,
-    _SHORT.maxtuple,
-    _SHORT.maxset,
-    _SHORT.maxdict,
-    _SHORT.maxstring,
-) = 2, 4, 4, 4, 4, LONGEST
+vars(_SHORT).update(maxlevel=2, maxlist=4, maxtuple=4, maxset=4, maxdict=4, maxstring=LONGEST)
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
@@ -32,9 +25,8 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey."""
-    return "".join(
-        letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text
-    )
+    spaces = "".join(" " if letter.isspace() else letter for letter in text)
+    return "".join(letter if letter.isprintable() else "�" for letter in spaces)
 
 
 @contextmanager
@@ -66,14 +58,20 @@ def first_line(error: BaseException) -> str:
 
 
 class InputError(ValueError):
-    """The input cannot be used; the message is one sentence that says where the problem is and what to do.
+    """The input cannot be used.
 
-    The command line prints the message and exits with status 2. Any other traceback that reaches a user is a bug.
+    The message is one sentence that says where the problem is and what to do.
+
+    The command line prints the message and exits with status 2. Any other traceback that reaches a
+    user is a bug.
     """
 
 
 class NotFiniteError(InputError):
-    """Training produced a NaN or an infinity, in `rows` if known; `epoch` and `step` count from 1 and are None if unknown."""
+    """Training produced a NaN or an infinity, in `rows` if known.
+
+    `epoch` and `step` count from 1 and are None if unknown.
+    """
 
     def __init__(
         self,
@@ -92,7 +90,7 @@ class BusyError(InputError):
 
 
 class VersionError(InputError):
-    """A file has another version of its format: it is intact, so it is neither read nor replaced."""
+    """A file has another version of its format: it is neither read nor replaced."""
 
 
 class UnknownNameError(InputError, KeyError):
@@ -112,16 +110,13 @@ class CheckpointWarning(InputWarning):
 
 @contextmanager
 def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[None]:
-    """Wrap imports of an optional package; if it is missing, the error says what needs it and how to install it."""
+    """Wrap imports of an optional package: the error says what needs it and how to install it."""
     try:
         yield
     except ImportError as error:
         name = (error.name or "a package").partition(".")[0]
-        missing = (
-            "is not installed"
-            if isinstance(error, ModuleNotFoundError)
-            else f"cannot be imported ({first_line(error)})"
-        )
-        raise InputError(
-            f"{what} needs {name}, which {missing}: pip install {install}{otherwise}."
-        ) from error
+        missing = "is not installed"
+        if not isinstance(error, ModuleNotFoundError):
+            missing = f"cannot be imported ({first_line(error)})"
+        which = f"{what} needs {name}, which {missing}"
+        raise InputError(f"{which}: pip install {install}{otherwise}.") from error

@@ -1,4 +1,4 @@
-"""Files: atomic writes, checks that a folder is writable, parsing of untrusted JSON, and the versions of our own formats."""
+"""Files: atomic writes, output paths, locks, JSON, and the versions of our own formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBE = 1 << 16  # bytes, enough to fail on a full disk
 
 
 def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> None:
-    """Write a file so that readers see either the old or the new content, even after a power failure.
+    """Write a file so that readers see either the old or the new content, even if power fails.
 
     With `keep`, the old file is renamed to that when the new one is ready; between the two renames,
     `path` does not exist.
@@ -62,31 +62,29 @@ def followed(path: Path) -> Path:
 def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = False) -> None:
     """Refuse a path to which no file with one of these suffixes can be written.
 
-    Call this before computing. `makes_folder` says that a missing folder will be created, unless a link leads to it.
+    Call this before computing. `makes_folder` says that a missing folder will be created, unless a
+    link leads to it.
     """
     real = followed(path)
     wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)
     if wrong is not None:
         linked = "" if wrong == path else f", to which {path} is a link,"
-        raise InputError(
-            f"{wrong}{linked} must end in {', '.join(suffixes)}, which determines the format."
-        )
+        kinds = ", ".join(suffixes)
+        raise InputError(f"{wrong}{linked} must end in {kinds}, which determines the format.")
     if real.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not real.parent.is_dir() and (path.is_symlink() or not makes_folder):
         linked = f", to which {path} is a link" if path.is_symlink() else ""
         folder = real.parent if linked else path.parent
-        raise InputError(
-            f"There is no folder {folder} to write {real.name} to{linked}: create it first."
-        )
+        what = f"There is no folder {folder} to write {real.name} to{linked}"
+        raise InputError(f"{what}: create it first.")
 
 
 def cannot_write_error(
     path: Path, error: OSError, way_out: str = "choose another place"
 ) -> InputError:
-    return InputError(
-        f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again."
-    )
+    what = f"{path} cannot be written ({error.strerror or error})"
+    return InputError(f"{what}: free some space or {way_out}, then try again.")
 
 
 def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextManager[object]:
@@ -105,14 +103,18 @@ def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextM
     except (OSError, NotImplementedError) as error:  # the latter for ENOSYS, by older versions
         if isinstance(error, OSError) and error.errno not in NO_LOCKS:
             raise
+        what = f"The file system of {path.parent} does not support file locks"
         raise InputError(
-            f"The file system of {path.parent} does not support file locks, without which two processes could write "
-            "the same files: choose a folder on another file system, such as a local disk."
+            f"{what}, without which two processes could write the same files: choose a folder on "
+            "another file system, such as a local disk."
         ) from error
 
 
 def check_writable(folder: Path, way_out: str = "choose another place") -> None:
-    """Refuse a folder that cannot be written to, before hours of work are spent on its content; the message names the way out."""
+    """Refuse a folder that cannot be written to, before hours of work are spent on its content.
+
+    The message names the way out.
+    """
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,26 +127,26 @@ def check_writable(folder: Path, way_out: str = "choose another place") -> None:
 
 
 def cache_folder(variable: str) -> Path:
-    """The folder of what can be made or loaded again: that of the environment variable, or else ltpll in the user's cache folder.
+    """The folder of what can be made or loaded again: by default in the user's cache folder.
 
     Raises:
         InputError: The user has no home folder.
     """
     chosen, user = os.environ.get(variable), os.environ.get("XDG_CACHE_HOME")
     try:
-        return (
-            Path(chosen).expanduser()
-            if chosen
-            else (Path(user) if user else Path.home() / ".cache") / "ltpll"
-        )
+        if chosen:
+            return Path(chosen).expanduser()
+        return (Path(user) if user else Path.home() / ".cache") / "ltpll"
     except RuntimeError:
-        raise InputError(
-            f"There is no home folder for the cache folder to be in: set {variable} to a folder."
-        ) from None
+        what = "There is no home folder for the cache folder to be in"
+        raise InputError(f"{what}: set {variable} to a folder.") from None
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Delete temporary files of a process that was killed while writing `name`; no other process may be writing it."""
+    """Delete temporary files of a process that was killed while writing `name`.
+
+    No other process may be writing it.
+    """
     for path in folder.glob(f".{name}.*.tmp"):
         path.unlink(missing_ok=True)
 
@@ -168,11 +170,9 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def other_version(found: object, own: str) -> str | None:
-    """Say that a file has another version of the format `own`, such as ltpll-run-1; None if it has not, or is not of this format at all."""
-    if (
-        found == own
-        or not isinstance(found, str)
-        or found.rpartition("-")[0] != own.rpartition("-")[0]
-    ):
+    """Say that a file has another version of the format `own`; None if it has not."""
+    if found == own or not isinstance(found, str):
+        return None
+    if found.rpartition("-")[0] != own.rpartition("-")[0]:
         return None
     return f"has the format {shown(found)}, and this version of ltpll reads {own!r}"

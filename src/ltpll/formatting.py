@@ -1,4 +1,4 @@
-"""Formatting: durations, sizes, counts, names and command lines as text for messages and progress."""
+"""Formatting: durations, sizes, counts, names and command lines as text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(*words: object) -> str:
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """A number and what it counts, in the singular or the plural, which by default ends in s: 1 row, 2,000 rows, 3 classes."""
+    """A number and what it counts: 1 row, 2,000 rows, 3 classes."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 

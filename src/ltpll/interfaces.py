@@ -1,7 +1,8 @@
-"""Interfaces: what a method, a rebalancer and an extra are, the three kinds of parts that the trainer composes.
+"""Interfaces: methods, rebalancers and extras, the parts that the trainer composes.
 
-Shapes, stated here once: `batch` is the number of examples in a step, `classes` the number of classes, `dim` the width of the features.
-Inside a step, targets and candidates are always dense, (batch, classes); `targets.py` and `candidates/` store them sparsely.
+Shapes, stated here once: `batch` is the number of examples in a step, `classes` the number of
+classes, `dim` the width of the features. Inside a step, targets and candidates are always dense,
+(batch, classes); `targets.py` and `candidates/` store them sparsely.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def linear_head(model: nn.Module) -> nn.Linear:
     head = getattr(model, "head", None)
     if not isinstance(head, nn.Linear):
         raise InputError(
-            "The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier."
+            "The model has no linear layer `.head`: wrap it with ltpll.models.split_head or "
+            "Classifier."
         )
     return head
 
@@ -61,39 +63,39 @@ class Outputs(NamedTuple):
 
     def detach(self) -> Outputs:
         """The same outputs without gradients."""
-        return Outputs(
-            tuple(z.detach() for z in self.logits), tuple(f.detach() for f in self.features)
-        )
+        logits, features = (tuple(one.detach() for one in part) for part in self)
+        return Outputs(logits, features)
 
     def first(self, n: int) -> Outputs:
         """The outputs of the first `n` views."""
         return Outputs(self.logits[:n], self.features[:n])
 
     def weighted(self, log_weights: Tensor | None) -> Outputs:
-        """Add what is known about the candidates to the logits of every view; None changes nothing."""
-        return (
-            self
-            if log_weights is None
-            else Outputs(tuple(z + log_weights for z in self.logits), self.features)
-        )
+        """Add what is known about the candidates to the logits of every view.
+
+        None changes nothing.
+        """
+        if log_weights is None:
+            return self
+        return Outputs(tuple(z + log_weights for z in self.logits), self.features)
 
 
 class Batch(NamedTuple):
-    """The data of one training step."""
+    """The data of one training step.
+
+    `log_weights` is what is known about the candidates: their weights, and the evidence of the
+    sets. `given` are the sets as they were given, if the candidates hold classes from outside them.
+    """
 
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
-    log_weights: Tensor | None = (
-        None  # (batch, classes), what is known about the candidates: their weights and evidence of the sets
-    )
-    given: Tensor | None = (
-        None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
-    )
+    log_weights: Tensor | None = None  # (batch, classes)
+    given: Tensor | None = None  # (batch, classes), bool
 
 
 class Forward(Protocol):
-    """Passes views through the training network or, without gradients, through another network of the same shape."""
+    """Passes views through the training network, or another one without gradients."""
 
     def __call__(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs: ...
 
@@ -110,14 +112,19 @@ class Step:
     generator: torch.Generator
 
     def log_prior(self) -> Tensor:
-        """The log-prior that is subtracted when targets are refined, (classes,); zeros if there is none."""
+        """The log-prior that is subtracted when targets are refined, (classes,).
+
+        Zeros if there is none.
+        """
         return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
-        """The detached outputs, adjusted as for refining targets: by the rebalancer, and by the weights of the candidates."""
-        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(
-            self.batch.log_weights
-        )
+        """The detached outputs, adjusted as for refining targets.
+
+        They are adjusted by the rebalancer, and by the weights of the candidates.
+        """
+        adjusted = self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
+        return adjusted.weighted(self.batch.log_weights)
 
 
 class Training(Protocol):
@@ -131,21 +138,21 @@ class Training(Protocol):
 
     @property
     def truth_missing(self) -> float | Sequence[float]:
-        """The share of candidate sets that lack the true label, or that share for each size of a set."""
+        """The share of sets that lack the true label, or that share for each size of a set."""
 
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
-        """Yield outputs for the training examples without augmentation, with their candidates, in chunks."""
+        """Yield outputs for the training examples without augmentation, with their candidates."""
 
 
 class Method(Configurable, nn.Module, ABC):
-    """A loss against targets and a rule that refines the targets, written as if classes were balanced.
+    """A loss against targets and a rule that refines them, written as if classes were balanced.
 
-    Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their own networks, queues, priors or
-    schedules. State must be kept in buffers and modules, so that it is checkpointed, and changed in place, so that steps recorded as CUDA
-    graphs see the change.
+    Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their
+    own networks, queues, priors or schedules. State must be kept in buffers and modules, so that it
+    is checkpointed, and changed in place, so that steps recorded as CUDA graphs see the change.
 
     Examples:
-        A complete method; saved in a file of `ltpll/methods/`, it is available by its name everywhere:
+        A complete method; in a file of `ltpll/methods/`, it is available by its name everywhere:
 
             class PRODEN(Method):
                 name = "proden"
@@ -161,18 +168,25 @@ class Method(Configurable, nn.Module, ABC):
     views: tuple[ViewKind, ...] = ("weak",)
     """The kinds of views to draw for each example."""
     targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
-    """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for all classes."""
+    """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for
+    all classes.
+    """
     warmup_epochs: ClassVar[int] = 1
-    """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first epoch; some methods start at once."""
+    """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first
+    epoch; some methods start at once.
+    """
     learns_refined: ClassVar[bool] = False
-    """Whether the loss of a step uses the targets as this step refines them, instead of those from before it.
+    """Whether the loss of a step uses the targets as this step refines them, instead of those from
+    before it.
 
-    Extras that add inputs to the forward pass, such as mixup, blend the targets from before the step in either case: their inputs pass
+    Extras that add inputs to the forward pass, such as mixup, blend the targets from before the
+    step in either case: their inputs pass
     through the network together with the views whose outputs refine the targets."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03
-    """The share of the epochs after which targets may leave sets that may lack the true label: early, before the network has memorised
+    """The share of the epochs after which targets may leave sets that may lack the true label:
+    early, before the network has memorised
     the sets, but not before it can tell classes apart."""
     lr_factor: ClassVar[float] = 1.0
     """By which `PartialLabelClassifier` multiplies its default learning rate."""
@@ -185,7 +199,10 @@ class Method(Configurable, nn.Module, ABC):
 
     @property
     def n_forward_views(self) -> int:
-        """How many of the views, from the first, pass through the network; `outputs` has one entry for each."""
+        """How many of the views, from the first, pass through the network.
+
+        `outputs` has one entry for each.
+        """
         return self.n_views
 
     @property
@@ -199,7 +216,8 @@ class Method(Configurable, nn.Module, ABC):
 
         Args:
             outputs: Raw logits and features of the views, with gradients.
-            targets: (batch, classes) targets from before this step or, with `learns_refined`, those that it refined.
+            targets: (batch, classes) targets from before this step or, with `learns_refined`, those
+                that it refined.
             candidates: (batch, classes) boolean mask.
         """
 
@@ -208,16 +226,23 @@ class Method(Configurable, nn.Module, ABC):
         """Return refined (batch, classes) targets; called without gradients.
 
         Args:
-            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the candidates.
+            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the
+                candidates.
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """
 
     def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
+        """Create whatever depends on the model (whose last layer is `model.head`).
+
+        Called once before training.
+        """
 
     def restart(self, n_epochs: int) -> int:
-        """The epoch before which the network, optimizer, schedule and targets are reset; 0 for never."""
+        """The epoch before which the network, optimizer, schedule and targets are reset.
+
+        0 for never.
+        """
         return 0
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
@@ -228,11 +253,17 @@ class Method(Configurable, nn.Module, ABC):
         return self.loss(step.outputs, step.batch.targets, self.loss_mask(step.batch))
 
     def loss_mask(self, batch: Batch) -> Tensor:
-        """The candidates that `loss` gets; where sets may lack the true label, they hold a class from outside, unless overridden."""
+        """The candidates that `loss` gets.
+
+        Where sets may lack the true label, they hold a class from outside, unless overridden.
+        """
         return batch.candidates
 
     def refined_targets(self, step: Step) -> Tensor:
-        """The targets after a step; override it if `disambiguate` does not get enough information. Called without gradients."""
+        """The targets after a step.
+
+        Override it if `disambiguate` does not get enough information. Called without gradients.
+        """
         return self.disambiguate(step.adjusted(), step.batch.targets, step.batch.candidates)
 
     def end_epoch(self, training: Training) -> None:
@@ -243,22 +274,33 @@ class Method(Configurable, nn.Module, ABC):
         return outputs
 
     def log_prior(self) -> Tensor | None:
-        """The log of the class prior that this method estimates, (classes,); None if it does not estimate one."""
+        """The log of the class prior that this method estimates, (classes,).
+
+        None if it does not estimate one.
+        """
         return None
 
 
 class Rebalancer(Configurable, nn.Module, ABC):
-    """An estimate of the class prior, and the places where its logarithm is subtracted from the logits."""
+    """An estimate of the class prior, and where its logarithm is subtracted from logits."""
 
     name: ClassVar[str]
     places: ClassVar[frozenset[Place]] = frozenset({"targets", "prediction"})
     estimates_prior: ClassVar[bool] = False
-    """Whether `log_prior` is estimated during training, so that comparing it with the true prior makes sense."""
+    """Whether `log_prior` is estimated during training, so that comparing it with the true prior
+    makes sense.
+    """
     because: str = ""
-    """What was chosen at the start of the training and why, in one sentence; empty if nothing was."""
+    """What was chosen at the start of the training and why, in one sentence.
+
+    Empty if nothing was.
+    """
 
     def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
+        """Create whatever depends on the model (whose last layer is `model.head`).
+
+        Called once before training.
+        """
 
     def start_training(self, training: Training) -> None:
         """Called before the first step, with the candidate sets and the initial targets."""
@@ -272,19 +314,21 @@ class Rebalancer(Configurable, nn.Module, ABC):
 
     @torch.no_grad()
     def subtracted(self, place: Place, head: nn.Linear) -> Tensor:
-        """What `adjust` subtracts from the logits in this place, (classes,): the log-prior, or zeros."""
+        """What `adjust` subtracts from the logits in this place, (classes,): the log-prior, or
+        zeros.
+        """
         log_prior = self.log_prior(head)
         return log_prior if place in self.places else torch.zeros_like(log_prior)
 
     def adjust(self, outputs: Outputs, place: Place, head: nn.Linear) -> Outputs:
-        """Subtract `subtracted` from the logits of every view, if this rebalancer acts in this place."""
+        """Subtract `subtracted` from the logits of all views, if this part acts in this place."""
         if place not in self.places:
             return outputs
         subtracted = self.subtracted(place, head)
         return Outputs(tuple(z - subtracted for z in outputs.logits), outputs.features)
 
     def evidence(self, index: Tensor) -> Tensor | None:
-        """What the sets of some rows say about their candidates, (batch, classes), added to the logits that refine targets.
+        """What the sets of some rows say about their candidates, added to logits for targets.
 
         None if nothing is added; this must not change during a training run.
         """
@@ -298,16 +342,25 @@ class Rebalancer(Configurable, nn.Module, ABC):
 
 
 class Extra(Configurable, nn.Module, ABC):
-    """A loss term that can be added to any method; its parameters, queues and networks are separate from the classifier's."""
+    """A loss term that can be added to any method.
+
+    Its parameters, queues and networks are separate from the classifier's.
+    """
 
     name: ClassVar[str]
     n_views: ClassVar[int] = 1
-    """How many views per example it needs; views that the method does not draw are added as strong views."""
+    """How many views per example it needs.
+
+    Views that the method does not draw are added as strong views.
+    """
     n_forward_views: ClassVar[int] = 1
     """How many of these views, from the first, pass through the network."""
 
     def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
+        """Create whatever depends on the model (whose last layer is `model.head`).
+
+        Called once before training.
+        """
 
     def start_training(self, training: Training) -> None:
         """Called before the first step, with the candidate sets and the initial targets."""
@@ -317,18 +370,27 @@ class Extra(Configurable, nn.Module, ABC):
         return True
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch | None:
-        """Return additional examples for the same forward pass; `batch` has the views that the method forwards."""
+        """Return additional examples for the same forward pass.
+
+        `batch` has the views that the method forwards.
+        """
         return None
 
     @abstractmethod
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
-        """Return the loss term; `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for it."""
+        """Return the loss term.
+
+        `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for
+        it.
+        """
 
     def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""
 
     def balanced_logits(self, outputs: Outputs) -> Tensor | None:
-        """Return logits for balanced predictions, (batch, classes), if this term has a head for them; they replace the rebalancer's."""
+        """Return logits for balanced predictions, (batch, classes), if this term has a head for
+        them; they replace the rebalancer's.
+        """
         return None

@@ -6,14 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 FLOAT32 = np.finfo(np.float32)
-FLOAT32_SPREAD = (
-    2.0**12
-)  # a column whose size over its spread is larger is blurred: half of float32's 24 bits are lost
+# A column whose size over its spread is larger is blurred: half of float32's 24 bits are lost.
+FLOAT32_SPREAD = 2.0**12
 CONSTANT = 1e-12  # what differs by less beside its size, differs by rounding
 
 
 def blurred_by_float32(low: npt.ArrayLike, high: npt.ArrayLike) -> bool:
-    """Whether float32 would lose what tells the rows of a table apart, given the least and the largest value of each column.
+    """Whether float32 would lose what tells the rows of a table apart.
 
     It does where values differ by little beside their size, such as times in seconds since 1970, or
     are beyond its range. Such tables stay float64 until they are standardised, a batch at a time

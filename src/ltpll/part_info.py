@@ -12,7 +12,7 @@ KINDS = {"methods": "method", "rebalancers": "rebalancer", "extras": "extra"}
 
 @dataclass(frozen=True)
 class PartInfo:
-    """A part and its description, from the first line of its module.
+    """A part and its description, from the first sentence of its module.
 
     Args:
         kind: What it is: "method", "rebalancer" or "extra".
@@ -36,7 +36,7 @@ class PartInfo:
     @classmethod
     def of_docstring(cls, kind: str, name: str, docstring: str, file: str) -> PartInfo:
         """The description of a part by the docstring of its module."""
-        first, *_ = docstring.strip().splitlines() or [""]
+        first = " ".join(docstring.strip().partition("\n\n")[0].split())
         # The citation ends with a parenthesis, since its title may contain a colon.
         before, separator, idea = first.partition("): ")
         if separator:

@@ -1,4 +1,4 @@
-"""Building methods, rebalancers and extras from names and options, and describing those that are available."""
+"""Building methods, rebalancers and extras from names and options, and describing them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ def build_parts(
 
     Args:
         method: A name in `METHODS`, or a method.
-        rebalancer: A name in `REBALANCERS`, or a rebalancer; "auto" is "none" for methods that cannot be combined with one.
+        rebalancer: A name in `REBALANCERS`, or a rebalancer; "auto" is "none" for methods that
+            cannot be combined with one.
         extras: Names in `EXTRAS`, or extras.
-        options: Constructor arguments of parts given by name, for example `{"corr": {"form": "original"}}`.
-        **context: Facts that are passed on to parts given by name if their constructors take them, such as `class_frequencies`.
+        options: Constructor arguments of parts given by name, for example `{"corr": {"form":
+            "original"}}`.
+        **context: Facts that are passed on to parts given by name if their constructors take them,
+            such as `class_frequencies`.
 
     Returns:
         New parts; objects that were given are copied with their options and never changed.
@@ -58,28 +61,26 @@ def build_parts(
         2
     """
     options = options or {}
-    for name in options:
-        if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
-            raise InputError(
-                f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name."
-            )
-    built = _build(METHODS, method, options, context)
+    given = [part for part in (method, rebalancer, *extras) if isinstance(part, str)]
+    unused = next((name for name in options if name not in given), None)
+    if unused is not None:
+        which = f"There are options for {shown(unused)}"
+        raise InputError(f"{which}, but no method, rebalancer or extra is given by that name.")
+    built = _build_part(METHODS, method, options, context)
     if rebalancer == AUTO and built.why_no_rebalancer:
         rebalancer = "none"
-    return Parts(
-        built,
-        _build(REBALANCERS, rebalancer, options, context),
-        [_build(EXTRAS, extra, options, context) for extra in extras],
-    )
+    chosen = _build_part(REBALANCERS, rebalancer, options, context)
+    return Parts(built, chosen, [_build_part(EXTRAS, extra, options, context) for extra in extras])
 
 
-def _build(registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]) -> P:
+def _build_part(
+    registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]
+) -> P:
     if isinstance(part, registry.base):
         return part.fresh()
     if isinstance(part, type):
-        raise InputError(
-            f"The {registry.kind} is the class {part.__name__}: give an object, {part.__name__}(…)."
-        )
+        which = f"The {registry.kind} is the class {part.__name__}"
+        raise InputError(f"{which}: give an object, {part.__name__}(…).")
     name = part if isinstance(part, str) else shown(part)
     return registry.create(name, context, **options.get(name, {}))
 

@@ -1,4 +1,4 @@
-"""Registries of classes by name, filled from the files of a package and from plug-ins, and the options of a class."""
+"""Registries of classes by name, filled from packages and plug-ins, and their options."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNam
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {shown(guess[0])}?" if guess else ""
-    return UnknownNameError(
-        f"There is no {kind} {shown(name)}.{hint} Available: {', '.join(names)}."
-    )
+    available = ", ".join(names)
+    return UnknownNameError(f"There is no {kind} {shown(name)}.{hint} Available: {available}.")
 
 
 def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
@@ -35,20 +34,22 @@ def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
 def _check_options(
     what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()
 ) -> None:
-    """Refuse an option that is not known; the message lists the known ones, without those that are `unlisted`."""
+    """Refuse an option that is not known.
+
+    The message lists the known ones, without those that are `unlisted`.
+    """
     unknown = sorted(set(options) - set(known))
     if unknown:
-        listed = sorted(set(known) - set(unlisted))
-        raise InputError(
-            f"{what} has no option {shown(unknown[0])}; its options: {', '.join(listed) or 'none'}."
-        )
+        listed = ", ".join(sorted(set(known) - set(unlisted))) or "none"
+        raise InputError(f"{what} has no option {shown(unknown[0])}; its options: {listed}.")
 
 
 class Configurable:
-    """An object whose constructor arguments can be read and changed by name, like those of a scikit-learn estimator.
+    """An object whose options can be read and changed by name, as in scikit-learn.
 
-    Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and `GridSearchCV` searches over their options.
-    A constructor stores each argument unchanged in an attribute of the same name.
+    Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and
+    `GridSearchCV` searches over their options. A constructor stores each argument unchanged in an
+    attribute of the same name.
 
     Examples:
         >>> records = RECORDS(momentum=0.99)
@@ -59,20 +60,23 @@ class Configurable:
     """
 
     stored_as: ClassVar[Mapping[str, str]] = {}
-    """The attribute that holds an option, where a buffer or module of a checkpoint already has the option's name."""
+    """The attribute that holds an option, where a buffer or module of a checkpoint already has the
+    option's name.
+    """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options by name; `deep` has no effect, because options have no options themselves."""
-        return {
-            name: getattr(self, self.stored_as.get(name, name))
-            for name in named_parameters(type(self))
-        }
+        names = named_parameters(type(self))
+        return {name: getattr(self, self.stored_as.get(name, name)) for name in names}
 
     def set_params(self, **params: Any) -> Self:
-        """Change options; the object is then as if newly constructed, and has to be attached again before it is used.
+        """Change options.
+
+        The object is then as if newly constructed, and has to be attached again before it is used.
 
         Raises:
-            InputError: If there is no such option, or its value is refused; nothing is changed then.
+            InputError: If there is no such option, or its value is refused; nothing is changed
+                then.
         """
         options = self.get_params()
         _check_options(type(self).__name__, params, options)
@@ -96,7 +100,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     Args:
         kind: What the classes are, for messages: "method".
         base: The class that all of them inherit from.
-        group: The entry point group in which other distributions offer classes, loaded when the registry is first read.
+        group: The entry point group in which other distributions offer classes, loaded when the
+            registry is first read.
 
     Examples:
         >>> METHODS["corr"](form="original").form
@@ -113,57 +118,48 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Add a class under its `name`; can be used as a decorator.
 
         Raises:
-            InputError: If the class does not inherit from `base` or does not define a name, or if the name is taken. A class of
-                `__main__` replaces another one there, so that a notebook cell can be run again.
+            InputError: If the class does not inherit from `base` or does not define a name, or if
+                the name is taken. A class of `__main__` replaces another one there, so that a
+                notebook cell can be run again.
         """
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            raise InputError(
-                f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}."
-            )
+            which = f"{cls!r} is not a {self.base.__name__}"
+            raise InputError(f"{which}, so it cannot be registered as a {self.kind}.")
         name = cls.__dict__.get("name")
         if not isinstance(name, str) or not name:
-            raise InputError(
-                f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}."
-            )
-        taken = self._classes.get(name)
-        redefined = taken is not None and taken.__module__ == cls.__module__ == "__main__"
-        if taken is not None and taken is not cls and not redefined:
-            raise InputError(
-                f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}."
-            )
+            what = f"set the class attribute `name` to register it as a {self.kind}"
+            raise InputError(f"{cls.__name__} has no name: {what}.")
+        taken = self._classes.get(name, cls)
+        redefined = taken.__module__ == cls.__module__ == "__main__"
+        if taken is not cls and not redefined:
+            by = f"{taken.__module__}.{taken.__qualname__}"
+            raise InputError(f"The {self.kind} name {shown(name)} is taken by {by}.")
         self._classes[name] = cls
         return cls
 
     def discover(self, package: str, path: list[str]) -> Registry[T]:
-        """Import every module of a package, register the classes there that set a `name`, and make them attributes of the package."""
+        """Import every module of a package, register the classes there that set a `name`, and make
+        them attributes of the package.
+        """
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
-                defined_here = (
-                    isinstance(cls, type)
-                    and issubclass(cls, self.base)
-                    and cls.__module__ == module.__name__
-                )
-                if defined_here and "name" in vars(cls):
+                own = isinstance(cls, type) and issubclass(cls, self.base)
+                if own and cls.__module__ == module.__name__ and "name" in vars(cls):
                     setattr(sys.modules[package], cls.__name__, self.register(cls))
         return self
 
     def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:
-        """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
+        """Construct an object from `options`, and the facts in `context` that it takes."""
         cls = self[name]
         parameters = named_parameters(cls)
-        _check_options(
-            f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ()
-        )
+        what = f"The {self.kind} {shown(name)}"
+        _check_options(what, options, parameters, unlisted=context or ())
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
-        missing = [
-            key for key, p in parameters.items() if p.default is p.empty and key not in arguments
-        ]
-        if missing:
-            raise InputError(
-                f"The {self.kind} {shown(name)} needs {shown(missing[0])}, which is not known here."
-            )
+        for key, parameter in parameters.items():
+            if parameter.default is parameter.empty and key not in arguments:
+                raise InputError(f"{what} needs {shown(key)}, which is not known here.")
         return cls(**arguments)
 
     def _load_plugins(self) -> None:
@@ -178,13 +174,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 self.register(entry.load())
             except Exception as error:
                 origin = f" of {entry.dist.name}" if entry.dist else ""
-                reason = (
-                    f"{type(error).__name__}: {first_line(error)}"
-                    if not isinstance(error, InputError)
-                    else first_line(error)
-                )
+                kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+                which = f"The {self.kind} plug-in {shown(entry.name)}{origin}"
                 warnings.warn(
-                    f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded ({reason}).",
+                    f"{which} was not loaded ({kind}{first_line(error)}).",
                     InputWarning,
                     stacklevel=4,
                 )

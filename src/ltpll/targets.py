@@ -1,4 +1,4 @@
-"""Targets: the current estimate of each example's label distribution, stored next to the candidates and accessed by row number."""
+"""Targets: the current estimate of each example's label distribution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ltpll.candidates.open_sets import OpenSets
 def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the classes where `mask` is true, and zero elsewhere.
 
-    Equal to `p * mask / sum(p * mask)` where that is defined, but cannot underflow to NaN or to zero.
+    Equal to `p * mask / sum(p * mask)` where that is defined, but cannot underflow to NaN or to
+    zero.
 
     Args:
         logits: (N, C).
@@ -29,7 +30,8 @@ def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
         >>> restricted_softmax(torch.zeros(1, 3), torch.tensor([[True, False, True]]))
         tensor([[0.5000, 0.0000, 0.5000]])
     """
-    # The smallest number rather than -inf, since a row of -inf gives NaN; the mask sets it to zero below.
+    # The smallest number rather than -inf, since a row of -inf gives NaN; the mask sets it to zero
+    # below.
     lowest = torch.finfo(logits.dtype).min
     return torch.softmax(logits.masked_fill(~mask, lowest), dim=1) * mask
 
@@ -46,13 +48,17 @@ class Targets(Protocol):
         """Store dense (batch, classes) targets for the rows in `index`."""
 
     def on_candidates(self, index: Tensor) -> Tensor:
-        """Targets of each row's own candidates, (batch, max_size), in the order of `Candidates.rows`; short rows repeat their last one."""
+        """Targets of each row's own candidates, (batch, max_size), in the order of
+        `Candidates.rows`; short rows repeat their last one.
+        """
 
     def labels(self) -> Tensor:
         """The candidate with the largest target in each row, (N,)."""
 
     def mean(self) -> Tensor:
-        """Mean target on the candidates over all rows, (classes,): the class prior that the targets imply."""
+        """Mean target on the candidates over all rows, (classes,): the class prior that the targets
+        imply.
+        """
 
     @property
     def values(self) -> Tensor:
@@ -60,17 +66,18 @@ class Targets(Protocol):
 
 
 class CandidateTargets:
-    """One target per candidate, in the order of `candidates.labels`; all other classes have zero."""
+    """One target per candidate, in the order of `candidates.labels`.
+
+    All other classes have zero.
+    """
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         sizes = candidates.sizes.long()
-        known = candidates.weights
-        self.values = (
-            (1.0 / sizes).to(dtype).repeat_interleave(sizes)
-            if known is None
-            else known.to(dtype, copy=True)
-        )
+        if candidates.weights is None:
+            self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes)
+        else:
+            self.values = candidates.weights.to(dtype, copy=True)
         if isinstance(candidates, OpenSets):
             # Added labels follow (targets, then class numbers): one tensor is the whole state.
             guests = candidates.guests.to(dtype)
@@ -86,41 +93,37 @@ class CandidateTargets:
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
         if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
-            rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(
-                torch.finfo(rows.dtype).tiny
-            )
+            kept = (rows * self.candidates[index]).sum(1, keepdim=True)
+            rows = rows / kept.clamp_min(torch.finfo(rows.dtype).tiny)
         self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
 
     def on_candidates(self, index: Tensor) -> Tensor:
         return self.candidates.read(self.values, self.candidates.rows(index).where)
 
     def labels(self) -> Tensor:
-        return _largest(self, self.candidates)
+        return _largest_candidates(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(
-            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
-        )
-        total.index_add_(
-            0, self.candidates.slot_labels(), self.values[: self.candidates.n_slots].double()
-        )
+        sets, device = self.candidates, self.values.device
+        total = torch.zeros(sets.n_classes, dtype=torch.float64, device=device)
+        total.index_add_(0, sets.slot_labels(), self.values[: sets.n_slots].double())
         return (total / len(self)).float()
 
 
 class ClassTargets:
-    """One target per row and class, candidate or not (LW weights non-candidates too); starts at 1/C, or the candidates' weights."""
+    """One target per row and class, candidate or not: LW weights non-candidates too."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         shape, share = (len(candidates), candidates.n_classes), 1.0 / candidates.n_classes
         self.values = torch.full(shape, share, dtype=dtype, device=candidates.device)
         if candidates.weights is not None:
-            # The candidates of a row keep their total, so that they do not count more or less than the other classes.
+            # The candidates of a row keep their total, so that they do not count more or less than
+            # the other classes.
             sizes = candidates.sizes.long()
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
-            self.values[rows, candidates.labels.long()] = (
-                candidates.weights * sizes[rows] * share
-            ).to(dtype)
+            shares = candidates.weights * sizes[rows] * share
+            self.values[rows, candidates.labels.long()] = shares.to(dtype)
         if isinstance(candidates, OpenSets):
             # The last column has the added labels, so that one tensor is the whole state.
             self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
@@ -139,19 +142,18 @@ class ClassTargets:
         return self.values[index[:, None], self.candidates.rows(index).labels]
 
     def labels(self) -> Tensor:
-        return _largest(self, self.candidates)
+        return _largest_candidates(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(
-            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
-        )
-        for index in self.candidates.parts(self.candidates.n_classes):
+        n, device = self.candidates.n_classes, self.values.device
+        total = torch.zeros(n, dtype=torch.float64, device=device)
+        for index in self.candidates.parts(n):
             part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
 
 
-def _largest(targets: Targets, candidates: Candidates) -> Tensor:
+def _largest_candidates(targets: Targets, candidates: Candidates) -> Tensor:
     best = []
     for index in candidates.parts(candidates.max_size):
         at = targets.on_candidates(index).argmax(1, keepdim=True)
@@ -164,26 +166,25 @@ def initial_targets(
     targets_on: Literal["candidates", "classes"] = "candidates",
     dtype: torch.dtype = torch.float32,
 ) -> Targets:
-    """Create the targets before training: the weights of the candidates if there are any, uniform targets otherwise.
+    """Create the targets before training: the weights of the candidates, or uniform ones.
 
     Args:
         candidates: The candidate sets.
-        targets_on: The layout that the method asks for: targets of the candidates alone, or of all classes.
+        targets_on: The layout that the method asks for: targets of the candidates alone, or of all
+            classes.
         dtype: The type in which targets are stored.
 
     Returns:
-        1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the total of the candidates.
+        1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the
+        total of the candidates.
 
     Examples:
         >>> initial_targets(Candidates.of([[0, 1], [2]]))[torch.tensor([0, 1])]
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 1.0000]])
     """
-    return (
-        CandidateTargets(candidates, dtype)
-        if targets_on == "candidates"
-        else ClassTargets(candidates, dtype)
-    )
+    kind = CandidateTargets if targets_on == "candidates" else ClassTargets
+    return kind(candidates, dtype)
 
 
 def floored(shares: Tensor, n: int) -> Tensor:
@@ -218,12 +219,10 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     parts = []
     for index in candidates.parts(candidates.max_size):
         labels = candidates.rows(index).labels
-        shares = targets.on_candidates(index).masked_fill(
-            ~candidates.filled(index), -1.0
-        )  # not the repeated positions
-        total = shares.clamp_min(0).sum(
-            1, keepdim=True
-        )  # 1 unless the method weights non-candidates too
+        # Not the repeated positions.
+        shares = targets.on_candidates(index).masked_fill(~candidates.filled(index), -1.0)
+        # 1 unless the method weights non-candidates too.
+        total = shares.clamp_min(0).sum(1, keepdim=True)
         first = shares.argmax(1, keepdim=True)
         most = shares.gather(1, first)
         shares.scatter_(1, first, -1.0)

@@ -1,4 +1,4 @@
-"""What candidate sets say of themselves: against loops, enumeration and brute force, and the command as a user meets it."""
+"""What candidate sets say of themselves, against loops, and the command as a user meets it."""
 
 import json
 import tracemalloc
@@ -28,7 +28,7 @@ from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.refusals import refusal
 
-# ---- counting ---------------------------------------------------------------------------------------------------------
+# ---- counting ------------------------------------------------------------------------------------
 
 
 def test_pairs_are_those_of_a_double_loop():
@@ -80,7 +80,7 @@ def test_sizes_appearances_and_names():
     assert found.pairs.most_frequent[0].classes == ("cat", "dog")
 
 
-# ---- ambiguity --------------------------------------------------------------------------------------------------------
+# ---- ambiguity -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -109,7 +109,7 @@ def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_t
     assert wrong_label_rate(distinct_sets(candidates)) == pytest.approx(joined / (100 * 4))
 
 
-# ---- the prior --------------------------------------------------------------------------------------------------------
+# ---- the prior -----------------------------------------------------------------------------------
 
 
 def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
@@ -161,7 +161,7 @@ def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
         tracemalloc.stop()
 
 
-# ---- the command ------------------------------------------------------------------------------------------------------
+# ---- the command ---------------------------------------------------------------------------------
 
 
 def call(*arguments):
@@ -476,7 +476,8 @@ def test_a_run_of_research_is_called_what_it_is(tmp_path, monkeypatch, config, k
     message = str(call(made.folder).exception)
     assert (
         message
-        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package ltpll-research installs."
+        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package "
+        "ltpll-research installs."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables and columns with Arrow's interface: the same candidates, tables and classifiers as with pandas."""
+"""Tables and columns with Arrow's interface give the same results as those of pandas."""
 
 import numpy as np
 import pandas as pd
@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence():
         lambda: read_table({"candidates": CELLS})
     )
     assert "Row 1 has no candidate label" in refusal(lambda: Candidates.of(pa.array(["cat", None])))
-    assert "The column 'cat' holds string, not numbers" in refusal(
+    assert "convert it to int first" in refusal(
         lambda: Candidates.of(pa.table({"cat": ["1", "0"], "dog": ["0", "1"]}))
     )
 

@@ -1,4 +1,4 @@
-"""Entries of cells become the sets that plain set algebra gives, whatever they are made of, and one sentence for each that does not."""
+"""Entries of cells become the sets that plain set algebra gives, or one sentence."""
 
 from __future__ import annotations
 
@@ -270,7 +270,11 @@ REFUSALS = {
         {"taxonomy": TREE},
         "taxonomy and empty are for candidates that are all names",
     ),
-    "numbers with scores": ([{0: 0.5}, {1: 1.0}], {}, "Row 0 gives 0 a score, which is not a name"),
+    "numbers with scores": (
+        [{0: 0.5}, {1: 1.0}],
+        {},
+        "Row 0 gives 0 the score 0.5: names are text",
+    ),
     "unknown rule": (["a", "b"], {"empty": "none"}, "empty is 'none'"),
     "circle": (
         ["a", "b"],

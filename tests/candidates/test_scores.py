@@ -1,4 +1,4 @@
-"""Scores become the sets that sorting each row gives, whatever holds them, and refuse what is not a score."""
+"""Scores become the sets that sorting each row gives, whatever holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rare classes that resemble frequent ones are found as a comparison of all pairs finds them, and reported once."""
+"""Rare classes that resemble frequent ones are found as by a comparison of all pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates hold exactly the sets they were built from, whatever held those sets, and refuse everything that is no set."""
+"""Candidates hold exactly the sets they were built from, and refuse everything that is no set."""
 
 from __future__ import annotations
 
@@ -15,23 +15,18 @@ import scipy.sparse
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import _safe_indexing
 
 import ltpll.candidates.storage
+from ltpll import CandidateKFold, PartialLabelClassifier
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
+from ltpll.synthetic import four_squares, uniform_candidates
 from support.refusals import refusal
 
-NAMES = (
-    "ant",
-    "Bee",
-    "cat 2",
-    "ï",
-    "0",
-    "eel-e",
-    "fox",
-    "gnu",
-    "hen",
-)  # names need no order and may look like anything
+# Names need no order and may look like anything.
+NAMES = ("ant", "Bee", "cat 2", "ï", "0", "eel-e", "fox", "gnu", "hen")
 
 
 @st.composite
@@ -267,7 +262,7 @@ def test_stored_zeros_of_a_sparse_matrix_are_no_candidates_and_the_matrix_is_lef
     assert sorted(matrix.data) == [0, 0, 1, 1, 1]
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -438,7 +433,7 @@ def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
     assert seconds < 10
 
 
-# ---- refusing ---------------------------------------------------------------------------------------------------------
+# ---- refusing ------------------------------------------------------------------------------------
 
 
 def sparse(rows):
@@ -599,7 +594,7 @@ def test_refusing_a_label_raises_nothing_but_the_refusal(label):
         refusal(lambda: Candidates.of([[0, 1], [label]]))
 
 
-# ---- judging ----------------------------------------------------------------------------------------------------------
+# ---- judging -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [[[0, 1]] * 3, [[0, 1, 2]] * 2, [[1]] * 5])
@@ -640,7 +635,7 @@ def test_learnable_is_what_has_two_different_rows_and_a_warning_names_each_missi
     assert "\n" not in str(warning.message)
 
 
-# ---- groups -----------------------------------------------------------------------------------------------------------
+# ---- groups --------------------------------------------------------------------------------------
 
 
 def test_groups_are_numbered_in_order_of_appearance_and_follow_their_rows():
@@ -666,11 +661,26 @@ def test_a_copy_with_groups_shares_the_storage_of_the_sets():
     assert grouped.n_bytes == plain.n_bytes + 16
 
 
+def test_scikit_learn_searches_over_candidates_as_over_arrays():
+    x, y = four_squares([12, 9, 6, 5], seed=0)
+    sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0).with_groups(np.arange(len(y)))
+    rows = np.asarray([3, 1, 1, 30])
+    for some in (sets[rows], _safe_indexing(sets, rows)):
+        assert [some.row(i) for i in range(4)] == [sets.row(i) for i in rows]
+        assert some.groups.tolist() == rows.tolist()
+    assert len(sets[:5]) == 5
+    assert sets[np.arange(len(y)) % 2 == 0].shape == (len(y) // 2, 4)
+    search = GridSearchCV(
+        PartialLabelClassifier(epochs=1, device="cpu"), {"lr": [0.01, 0.1]}, cv=CandidateKFold(2)
+    )
+    assert set(search.fit(x, sets).best_params_) == {"lr"}
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         (["a"], "There is 1 group for 2 rows"),
-        (["a", None], "Row 1 has no group"),
+        (["a", None], "Row 1 has the group None"),
         (["a", ["b"]], "Row 1 has the group"),
         ([1.0, np.nan], "Row 1"),
     ],
@@ -680,7 +690,7 @@ def test_groups_that_do_not_fit_are_refused(groups, message):
         Candidates.of(["a|b", "c"], groups=groups)
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------------
+# ---- weights -------------------------------------------------------------------------------------
 
 
 def weighted_rows(candidates):

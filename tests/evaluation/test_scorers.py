@@ -62,9 +62,7 @@ def test_the_balanced_score_is_the_mean_of_expected_recalls_in_a_plain_loop(seed
                 expected[j] += p[j] / total
                 found[j] += p[j] / total * (int(np.argmax(p)) == j)
     recalls = [found[j] / expected[j] for j in range(5)]
-    score = approximated_balanced_accuracy_score(
-        Candidates.from_matrix(matrix, n_classes=6), probabilities
-    )
+    score = approximated_balanced_accuracy_score(Candidates.from_matrix(matrix), probabilities)
     assert score == pytest.approx(sum(recalls) / 5)
 
 

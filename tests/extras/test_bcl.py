@@ -52,7 +52,8 @@ def test_it_does_not_matter_how_often_an_example_of_another_class_repeats():
         many = torch.cat([vectors[:4], centres[2:].repeat(repeats, 1)])
         names = torch.cat([labels[:4], torch.full((repeats,), 2)])
         everyone = balanced_contrast(many, names, centres, 0.1) * (4 + repeats)
-        # The examples of class 2 are identical: the loss of each, by the same formula, from a batch in which it is the anchor.
+        # The examples of class 2 are identical: the loss of each, by the same formula, from a batch
+        # in which it is the anchor.
         own = balanced_contrast(
             torch.cat([many[4:], many[:4]]), torch.cat([names[4:], names[:4]]), centres, 0.1
         ) * (4 + repeats)

@@ -20,7 +20,8 @@ def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_v
     method = METHODS["corr"]()
     batch, _ = batch_of(method)
     own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
-    # The same draws, taken from the same generator state, give the truth for each example in a plain loop.
+    # The same draws, taken from the same generator state, give the truth for each example in a
+    # plain loop.
     g = torch.Generator().manual_seed(3)
     share = mixup_weights(4, g)
     partner = torch.randperm(len(batch.targets), generator=g).tolist()

@@ -102,4 +102,5 @@ def test_equal_class_vectors_have_a_finite_term_and_gradient(name):
 
 @pytest.mark.parametrize("name", TERMS)
 def test_a_negative_weight_is_refused(name):
-    assert "must not be negative" in refusal(lambda: EXTRAS[name](weight=-1.0), InputError)
+    message = refusal(lambda: EXTRAS[name](weight=-1.0), InputError)
+    assert "it must be a number at least 0" in message

@@ -75,7 +75,7 @@ def test_the_term_is_the_published_formula_in_a_plain_loop(name, rebalancer):
 
 
 def test_without_examples_among_the_positives_and_the_rest_it_is_a_balanced_softmax():
-    """With α = 0 and similarities near zero, the term is cross-entropy on logits plus log-prior with more classes."""
+    """With α = 0 and similarities near zero, the term is cross-entropy with more classes."""
     method = METHODS["proden"]()
     frequencies = torch.logspace(3, 0, N_CLASSES)
     oracle = REBALANCERS["oracle-la"](frequencies)

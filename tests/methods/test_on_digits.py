@@ -1,4 +1,4 @@
-"""Every method and every extra trains a network on handwritten digits, long-tailed and ambiguous."""
+"""Every method and every extra trains a network on long-tailed, ambiguous digits."""
 
 import numpy as np
 import pytest

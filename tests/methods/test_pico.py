@@ -105,7 +105,7 @@ def test_a_rebalancer_decides_which_candidate_is_the_likeliest():
 
 
 def test_prototypes_separate():
-    """They are farther apart after training than projections of different classes were before, and close to their own examples."""
+    """They are farther apart than projections were before, and close to their own examples."""
     x, y = four_squares([80] * 4, seed=0)
     candidates = uniform_candidates(y, 4, 0.3, seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(32,))

@@ -1,4 +1,4 @@
-"""The estimated prior: the regime that is decided, and how often bounds hold, over sets of many origins."""
+"""The estimated prior: the regime, and how often bounds hold, over sets of many origins."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def within(found, labels):
 
 
 def pictures_of_scenes(n=600, n_classes=12, seed=0):
-    """Each picture shows a few objects that are usual in its kind of scene, and every object gets the picture's set."""
+    """Each picture shows a few usual objects, and every object gets the picture's set."""
     rng = np.random.default_rng(seed)
     scenes = rng.dirichlet(np.full(n_classes, 0.3), 10) * 0.7 ** np.arange(n_classes)
     scenes /= scenes.sum(1, keepdims=True)
@@ -53,7 +53,7 @@ def pictures_of_scenes(n=600, n_classes=12, seed=0):
     return Candidates.from_sets(sets, n_classes=n_classes), np.asarray(labels)
 
 
-# ---- the regime -------------------------------------------------------------------------------------------------------
+# ---- the regime ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_classes", "ambiguity"), [(10, 0.1), (10, 0.6), (40, 0.1)])
@@ -146,7 +146,7 @@ def test_sets_that_cannot_be_tested_are_unclear():
     assert estimate_prior(Candidates.from_matrix(np.ones((50, 4), int))).regime == "unclear"
 
 
-# ---- estimate and bounds ----------------------------------------------------------------------------------------------
+# ---- estimate and bounds -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -289,11 +289,11 @@ def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero
     np.testing.assert_array_equal(known.centre, known.estimate)
 
 
-# ---- sets that lack the true label ------------------------------------------------------------------------------------
+# ---- sets that lack the true label ---------------------------------------------------------------
 
 
 def lacking_sets(n, share, seed, n_classes=6, q=0.4):
-    """Long-tailed labels, independent wrong labels, and the share of sets without the true label, overall and for each size."""
+    """Long-tailed labels, independent wrong labels, and the shares of sets without the true one."""
     rng = np.random.default_rng(seed)
     true = np.geomspace(1, 0.1, n_classes)
     y = rng.choice(n_classes, n, p=true / true.sum())

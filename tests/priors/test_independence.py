@@ -1,4 +1,4 @@
-"""Tests of independence: their statistics against loops, how often they are wrong, and what they find."""
+"""Tests of independence: their statistics against loops, and how often they are wrong."""
 
 from itertools import combinations
 
@@ -31,7 +31,7 @@ def uniform_sets_of_size(labels, n_classes, sizes, rng):
 
 
 def pair_vector(row, n_classes):
-    """A one for each pair of labels, without the closest sum of one term per label, by least squares."""
+    """A one for each pair of labels, without the closest sum of one term per label."""
     pairs = list(combinations(range(n_classes), 2))
     design = np.asarray([[j in pair for j in range(n_classes)] for pair in pairs], dtype=float)
     vector = np.asarray([pair[0] in row and pair[1] in row for pair in pairs], dtype=float)

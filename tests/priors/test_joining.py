@@ -1,4 +1,4 @@
-"""Joining rates and the evidence of a set: against loops over rows and labels, and with sets whose true labels are known."""
+"""Joining rates and the evidence of a set, against loops and with known true labels."""
 
 import math
 
@@ -101,7 +101,7 @@ def test_independent_sets_hardly_say_more_about_the_true_label_than_about_others
 
 
 def mean_share_of_truth(candidates, labels):
-    """How much more probable than by chance the evidence makes the true label, on average over the rows."""
+    """How much more probable than by chance the evidence makes the true label, on average."""
     rows = torch.arange(len(labels)).repeat_interleave(candidates.sizes.long())
     true = candidates.labels.long() == torch.from_numpy(labels)[rows]
     return float(set_evidence(candidates)[true].exp().mean())

@@ -20,14 +20,11 @@ def by_loop(x, k, groups=None):
     return np.asarray(found)
 
 
-@pytest.mark.parametrize(
-    "n", [700, 1031]
-)  # blocks of 64 rows, or of a number that eight does not divide at the end
+@pytest.mark.parametrize("n", [700, 1031])  # blocks of 64 rows, and a shorter one at the end
 def test_neighbours_are_those_of_scikit_learn(monkeypatch, n):
-    monkeypatch.setattr(neighbours, "BLOCK", 64)
-    x = (
-        np.random.default_rng(n).normal(size=(n, 12)).astype(np.float32) + 100
-    )  # far from the origin, where products lose precision
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", 64 * n)
+    # Far from the origin, where products lose precision.
+    x = np.random.default_rng(n).normal(size=(n, 12)).astype(np.float32) + 100
     x[: n // 2] += np.arange(n // 2)[:, None] / 50  # in an order
     found = nearest_neighbours(torch.from_numpy(x), 7)
     distance, index = (
@@ -38,7 +35,7 @@ def test_neighbours_are_those_of_scikit_learn(monkeypatch, n):
 
 
 def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 16)
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", 1600)
     rng = np.random.default_rng(1)
     x = rng.normal(size=(90, 3)).astype(np.float32)
     groups = rng.integers(0, 20, 90)
@@ -48,7 +45,7 @@ def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
 
 
 def test_of_equal_distances_the_lower_number_comes_first(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 16)
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", 1600)
     x = np.repeat(np.random.default_rng(2).integers(0, 9, size=(30, 4)), 3, axis=0).astype(
         np.float32
     )  # each row three times
@@ -60,7 +57,7 @@ def test_of_equal_distances_the_lower_number_comes_first(monkeypatch):
 
 
 def test_if_all_rows_are_equal_every_neighbour_is_another_row(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 16)
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", 1600)
     found = nearest_neighbours(torch.full((50, 3), 0.1), 4).rows
     assert (found != torch.arange(50)[:, None]).all()
     assert all(len(set(row)) == 4 and min(row) >= 0 for row in found.tolist())
@@ -75,7 +72,7 @@ def test_with_fewer_rows_than_neighbours_the_rest_is_missing():
 
 
 def test_progress_ends_at_its_total_and_never_falls(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 16)
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", 1600)
     seen = []
     nearest_neighbours(
         torch.randn(100, 2), 1, on_progress=lambda done, total: seen.append((done, total))

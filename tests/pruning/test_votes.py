@@ -91,7 +91,8 @@ def test_lost_labels_are_counted_overall_and_in_the_rarest_third():
     )  # 0 of row 0, 1 of row 1, 2 of row 2, 1 of row 4
     pruned = votes.without(given, removed)
     assert [pruned.candidates.row(i) for i in range(6)] == [[1], [0], [0], [0, 2], [2], [0]]
-    # Row 3 lacks its true label from the start, and that of row 5 is unknown. Class 2 is the rarest.
+    # Row 3 lacks its true label from the start, and that of row 5 is unknown. Class 2 is the
+    # rarest.
     assert pruned.lost([0, 0, 2, 1, 1, -1]) == votes.Lost(rows=4, lost=3, rare_rows=1, rare_lost=1)
 
 

@@ -161,8 +161,8 @@ def test_a_class_without_candidates_counts_as_half_an_example():
     [
         ({"bounds": "soft"}, "choose 'interval' or 'point'"),
         ({"lift": "more"}, "choose 'records', 'warm-up' or 'none'"),
-        ({"prior": "uniform"}, "choose 'auto', 'sets' or 'average'"),
-        ({"warmup": 60}, "a share of the epochs"),
+        ({"prior": "uniform"}, "choose auto, sets, average"),
+        ({"warmup": 60}, "at least 0 and at most 1"),
         ({"width": -1}, "number of standard deviations"),
     ],
 )

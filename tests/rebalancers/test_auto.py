@@ -39,7 +39,7 @@ def test_grouped_sets_are_held_at_their_average():
     np.testing.assert_array_equal(auto.lower.numpy(), auto.upper.numpy())
 
 
-def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_and_between_bounds_otherwise():
+def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_or_else_in_bounds():
     precise = started(uniform_candidates(np.repeat(LONG_TAIL, 10), 5, 0.5, seed=0))
     assert precise.prior_.expected_error < PRECISE
     assert precise.because.startswith("Class shares are fixed at the most likely ones, because")
@@ -53,13 +53,14 @@ def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_and_betwee
     assert vague.lift == "warm-up"
 
 
-def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_the_sets_is_unclear():
+def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_is_unclear():
     single = started(uniform_candidates(LONG_TAIL, 5, 0.1, seed=0))
     assert single.because.startswith("Targets are not rebalanced, because 6")
     assert single.because.endswith("% of the rows have a single label.")
     unclear = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0))
     assert unclear.because.startswith(
-        "Class shares are left alone, and labels that often share sets support each other, because it is "
+        "Class shares are left alone, and labels that often share sets support each other, because "
+        "it is "
     )
     known = started(Candidates.from_sets([[label] for label in LONG_TAIL]))
     assert known.because == "Every row has a single label, so targets need no rebalancing."

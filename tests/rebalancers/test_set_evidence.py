@@ -53,7 +53,8 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     trainer.fit(x, candidates)
     with torch.no_grad():
         logits = trainer.outputs(x).logits[0]
-    # With so small a learning rate, the targets are those of the last epoch, in which the evidence no longer counts.
+    # With so small a learning rate, the targets are those of the last epoch, in which the evidence
+    # no longer counts.
     expected = torch.softmax(logits.masked_fill(~candidates.dense(), -torch.inf), 1)
     torch.testing.assert_close(trainer.targets[torch.arange(64)], expected, atol=1e-5, rtol=1e-4)
     early = PartialLabelTrainer(

@@ -1,4 +1,4 @@
-"""Drawn candidate sets always hold the true label, and every other label joins with the probability it was given."""
+"""Drawn sets hold the true label, and other labels join with their given probability."""
 
 from __future__ import annotations
 
@@ -83,11 +83,12 @@ def test_data_of_several_chunks_are_drawn_like_data_of_one():
     sizes = candidates.sizes.numpy() - 1
     for part in np.split(sizes, [chunk, 2 * chunk]):
         assert deviation(part.sum(), len(part) * (n_classes - 1), q) < 4
-    # A chunk that started from the same seed again would repeat the first rows' draws; their sizes would agree everywhere.
+    # A chunk that started from the same seed again would repeat the first rows' draws; their sizes
+    # would agree everywhere.
     assert np.mean(sizes[:1000] == sizes[chunk : chunk + 1000]) < 0.3
 
 
-# ---- superclasses -----------------------------------------------------------------------------------------------------
+# ---- superclasses --------------------------------------------------------------------------------
 
 GROUPS = np.array([0, 1, 0, 2, 1, 0])
 
@@ -121,7 +122,7 @@ def test_an_eighth_fills_the_superclass_and_more_is_refused():
     assert "1.04" in refusal(lambda: superclass_candidates(y, GROUPS, 0.13, seed=0))
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 DRAWS = {
     "uniform": lambda y, q=0.1: uniform_candidates(y, 3, q, seed=0),
@@ -172,7 +173,7 @@ def test_labels_are_removed_from_the_share_of_sets_and_nothing_else_changes():
             else (len(found.row(i)) == 1 and found.row(i) != [int(y[i])])
         )
     assert found.row(0) == remove_labels(sets, y, 0.25, seed=1).row(0)
-    assert "between 0 and 1" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
+    assert "The share is 1.5" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
 
 
 def test_wrong_labels_in_the_place_of_the_only_one_are_all_equally_frequent():

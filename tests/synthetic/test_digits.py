@@ -13,7 +13,7 @@ from ltpll.synthetic import load_digits_split
 
 
 def restored(x, split):
-    """The raw 0 to 16 pixels of standardised images: the smallest pixel anywhere is 0 and the largest is 16."""
+    """The raw pixels of standardised images: the smallest is 0 and the largest 16."""
     everything = np.concatenate([split.x_pool, split.x_test])
     low, high = everything.min(), everything.max()
     return np.rint((x - low) / (high - low) * 16).astype(int)

@@ -1,4 +1,4 @@
-"""The example tables hold what the tutorial says, and the command that writes them overwrites nothing."""
+"""The example tables hold what the tutorial says, and are never written over a file."""
 
 import numpy as np
 import pandas as pd

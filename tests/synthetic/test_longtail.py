@@ -54,7 +54,8 @@ def test_sizes_fall_geometrically_from_the_largest(largest, n_classes, imbalance
     assert sizes[0] == largest
     assert bool((np.diff(sizes) <= 0).all())
     for c, size in enumerate(sizes):
-        # (n_c / n_0)^(C−1) · ρ^c = 1 but for the rounding down, checked in exact arithmetic with a hair of room for the floats.
+        # (n_c / n_0)^(C−1) · ρ^c = 1 but for the rounding down, checked in exact arithmetic with a
+        # hair of room for the floats.
         power, scale = n_classes - 1, Fraction(imbalance) ** c
         assert Fraction(int(size), largest) ** power * scale <= 1 + Fraction(1, 10**9)
         assert Fraction(int(size) + 1, largest) ** power * scale > 1 - Fraction(1, 10**9)
@@ -73,7 +74,7 @@ def test_imbalance_one_is_balanced():
         ((10, 3, -2), "imbalance is -2"),
         ((10, 3, float("nan")), "imbalance is nan"),
         ((10, 3, 11), "smallest class empty"),
-        ((10, 3, float("inf")), "smallest class empty"),
+        ((10, 3, float("inf")), "imbalance is inf"),
         ((0, 3, 2), "smallest class empty"),
     ],
 )
@@ -81,7 +82,7 @@ def test_sizes_that_make_no_long_tail_are_refused(arguments, fragment):
     assert fragment in refusal(lambda: class_sizes(*arguments))
 
 
-# ---- subsets ----------------------------------------------------------------------------------------------------------
+# ---- subsets -------------------------------------------------------------------------------------
 
 
 def shuffled_labels(sizes, seed=0):

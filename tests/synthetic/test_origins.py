@@ -1,4 +1,4 @@
-"""Candidate sets as annotators, ordered scales, models and pictures produce them: what must hold for every set."""
+"""Candidate sets of annotators, scales, models and pictures: what must hold for each."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_settings_out_of_range_are_refused(draw):
         draw()
 
 
-# ---- votes ------------------------------------------------------------------------------------------------------------
+# ---- votes ---------------------------------------------------------------------------------------
 
 
 def test_annotators_vote_as_often_right_and_confuse_as_their_matrices_say():
@@ -138,7 +138,7 @@ def test_each_example_may_have_a_few_of_the_annotators_and_mislead_them_together
     ("options", "message"),
     [
         ({"annotators": []}, "one probability per annotator"),
-        ({"annotators": [1.2]}, "one probability per annotator"),
+        ({"annotators": [1.2]}, "accuracy of an annotator is 1.2"),
         ({"annotators": [np.ones((2, 2))]}, r"matrix has the shape \(2, 2\)"),
         ({"per_row": 4}, "per_row is 4"),
         ({"misleading": 2.0}, "misleading is 2.0"),

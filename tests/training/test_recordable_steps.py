@@ -79,7 +79,7 @@ def sets_as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(
         Candidates,
         "rows",
-        lambda self, index: self._look_up(torch.where(index < 0, index + len(self), index)),
+        lambda self, index: self._find_rows(torch.where(index < 0, index + len(self), index)),
     )
     monkeypatch.setattr(Candidates, "_table", None)
 

@@ -1,4 +1,4 @@
-"""Describe: statistics of candidate sets, such as sizes, pairs of classes, ambiguity and estimates of the class prior."""
+"""Describe: statistics of candidate sets: sizes, pairs of classes, ambiguity, class prior."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LARGEST_SET = 16_384
 
 @dataclass(frozen=True)
 class Pair:
-    """Two classes: the number of sets that contain both, and the number expected if they joined sets independently."""
+    """Two classes: the number of sets that contain both, and the number expected if they joined
+    sets independently.
+    """
 
     classes: tuple[Hashable, Hashable]
     sets: int
@@ -32,7 +34,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The most frequent of the `n` pairs of classes that share a set; `n_above` pairs do so more often than chance explains."""
+    """The most frequent of the `n` pairs of classes that share a set.
+
+    `n_above` pairs do so more often than chance explains.
+    """
 
     most_frequent: list[Pair]
     n: int
@@ -44,7 +49,8 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if all true labels are known.
+    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if all
+    true labels are known.
     """
 
     n_examples: int
@@ -81,8 +87,8 @@ def describe(
 
     Args:
         candidates: The candidate sets.
-        labels: True class numbers, −1 where unknown. If all are known, they add the ambiguity degree, class counts and the errors of the
-            estimated priors.
+        labels: True class numbers, −1 where unknown. If all are known, they add the ambiguity
+            degree, class counts and the errors of the estimated priors.
         most_pairs: The number of most frequent pairs of classes to list.
 
     Returns:
@@ -116,22 +122,23 @@ def describe(
         distinct_sets=len(sets.counts),
         recurring=float(sets.counts[sets.counts > 1].sum()) / n,
         prior=prior,
-        errors=None if truth is None else _errors(prior, truth / n),
+        errors=None if truth is None else _errors_of_prior(prior, truth / n),
         class_counts=None if truth is None else truth.tolist(),
         true_imbalance=None if truth is None else float(truth.max() / truth[truth > 0].min()),
     )
 
 
-# ---- sets and pairs ---------------------------------------------------------------------------------------------------
+# ---- sets and pairs ------------------------------------------------------------------------------
 
 
 def co_occurrence(sets: DistinctSets) -> Any:
     """The number of rows whose sets contain both of two classes, a sparse (C, C) matrix."""
     largest = int(sets.sizes.max())
     if largest > LARGEST_SET:  # the pairs of its labels alone take gigabytes
+        which = f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at"
         raise InputError(
-            f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at most "
-            f"{LARGEST_SET:,}: leave such rows out, or limit the classes that are possible in them."
+            f"{which} most {LARGEST_SET:,}: leave such rows out, or limit the classes that are "
+            "possible in them."
         )
     return (sets.matrix.T @ sets.matrix.multiply(sets.counts[:, None]).tocsr()).tocsr()
 
@@ -139,42 +146,38 @@ def co_occurrence(sets: DistinctSets) -> Any:
 def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: int) -> Pairs:
     """Count the pairs of classes that share sets, and list the `most` most frequent pairs.
 
-    A pair is above chance if √count is too far from its expectation under independence, where it has a standard deviation of 1/2;
-    the threshold keeps the probability of finding any such pair by chance below 1%.
+    A pair is above chance if √count is too far from its expectation under independence, where it
+    has a standard deviation of 1/2; the threshold keeps the probability of finding any such pair by
+    chance below 1%.
     """
     upper = triu(together, k=1).tocoo()
-    counts, expected = (
-        upper.data,
-        sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n,
-    )
-    above = np.flatnonzero(
-        2 * (np.sqrt(counts) - np.sqrt(expected))
-        > math.sqrt(2 * math.log(100 * max(len(counts), 1)))
-    )
+    counts = upper.data
+    expected = sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n
+    threshold = math.sqrt(2 * math.log(100 * max(len(counts), 1)))
+    above = np.flatnonzero(2 * (np.sqrt(counts) - np.sqrt(expected)) > threshold)
 
     def pair(i: int) -> Pair:
-        a, b = int(upper.row[i]), int(upper.col[i])
-        return Pair(
-            (classes[a], classes[b]),
-            int(counts[i]),
-            float(expected[i]),
-            float(counts[i] / expected[i]),
-        )
+        names = classes[int(upper.row[i])], classes[int(upper.col[i])]
+        return Pair(names, int(counts[i]), float(expected[i]), float(counts[i] / expected[i]))
 
     order = np.lexsort((upper.col, upper.row, -counts))[:most]
-    most_above = (
-        pair(int(above[np.argmax(counts[above] / expected[above])])) if len(above) else None
-    )
+    most_above = None
+    if len(above):
+        most_above = pair(int(above[np.argmax(counts[above] / expected[above])]))
     return Pairs([pair(int(i)) for i in order], len(counts), len(above), most_above)
 
 
 def wrong_label_rate(sets: DistinctSets) -> float:
-    """The average probability that a wrong label joins a set; no true labels are needed, since one label of every set is true."""
+    """The average probability that a wrong label joins a set.
+
+    No true labels are needed, since one label of every set is true.
+    """
     return (sets.mean_size - 1) / (sets.n_classes - 1)
 
 
 def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
-    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets contain the same wrong label.
+    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets
+    contain the same wrong label.
 
     The estimate is too high for small classes, where some wrong label is in all sets by chance.
 
@@ -193,20 +196,21 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
     sizes = np.bincount(labels, minlength=n_classes)
     true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
     # With many classes, far fewer pairs occur than there could be.
-    pairs, counts = np.unique(
-        true * n_classes + candidates.labels.cpu().numpy(), return_counts=True
-    )
+    keys = true * n_classes + candidates.labels.cpu().numpy()
+    pairs, counts = np.unique(keys, return_counts=True)
     true, other = np.divmod(pairs, n_classes)
     shares = (counts / sizes[true])[true != other]
     return float(shares.max(initial=0.0))
 
 
 def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
-    """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for any true labels.
+    """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for
+    any true labels.
 
-    Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the sets. Summing over the k most
-    frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1).
-    Upper: at most n_ab examples of class a have b in their sets, and the rows with the set {a} are examples of a without b.
+    Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the
+    sets. Summing over the k most frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1). Upper:
+    at most n_ab examples of class a have b in their sets, and the rows with the set {a} are
+    examples of a without b.
     """
     shares = np.sort(sets.appearances / sets.n)[::-1]
     low = float(((np.cumsum(shares)[1:] - 1) / np.arange(1, len(shares))).max())
@@ -218,14 +222,12 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
     return max(low, 0.0), high
 
 
-# ---- the class prior --------------------------------------------------------------------------------------------------
+# ---- the class prior -----------------------------------------------------------------------------
 
 
-def _errors(prior: PriorEstimate, truth: Array) -> dict[str, float]:
+def _errors_of_prior(prior: PriorEstimate, truth: Array) -> dict[str, float]:
     """The L1 errors of the estimates, and the share of classes whose bounds hold."""
-    errors = {
-        name: float(np.abs(getattr(prior, name) - truth).sum())
-        for name in ("estimate", "em", "average")
-    }
+    names = ("estimate", "em", "average")
+    errors = {name: float(np.abs(getattr(prior, name) - truth).sum()) for name in names}
     inside = (truth >= prior.lower - 1e-12) & (truth <= prior.upper + 1e-12)
     return {**errors, "within_bounds": float(inside[prior.seen].mean())}

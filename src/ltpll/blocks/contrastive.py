@@ -15,9 +15,8 @@ class Projector(nn.Sequential):
     """Two linear layers that map features to vectors of unit length."""
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
-        super().__init__(
-            nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs)
-        )
+        layers = nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs)
+        super().__init__(*layers)
 
     def forward(self, features: Tensor) -> Tensor:
         return normalize(super().forward(features), dim=1)
@@ -49,12 +48,17 @@ class Queue(nn.Module):
         self.next.copy_((self.next + len(labels)) % self.limit)
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Vectors and labels; on a GPU with the empty places, since leaving them out would force a synchronisation."""
+        """Vectors and labels.
+
+        On a GPU with the empty places, since leaving them out would force a synchronisation.
+        """
         n = len(self.labels) if self.labels.is_cuda else int((self.labels >= 0).sum())
         return self.vectors[:n], self.labels[:n]
 
     def limit_to(self, n: int) -> None:
-        """Hold at most `n` vectors from now on: a queue longer than the data set would hold outdated copies of the same examples."""
+        """Hold at most `n` vectors from now on: a queue longer than the data set would hold
+        outdated copies of the same examples.
+        """
         self.limit.clamp_(max=n)
         self.labels[self.limit :] = -1
         self.next %= self.limit
@@ -65,7 +69,9 @@ class Queue(nn.Module):
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of a network whose weights are an exponential moving average of the network's, without gradients."""
+    """A copy of a network whose weights are an exponential moving average of the network's, without
+    gradients.
+    """
 
     def __init__(self, network: nn.Module, momentum: float) -> None:
         super().__init__()
@@ -74,13 +80,14 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:
-        torch._foreach_lerp_(
-            list(self.network.parameters()), list(network.parameters()), 1 - self.momentum
-        )
+        followers, followed = tuple(self.network.parameters()), tuple(network.parameters())
+        torch._foreach_lerp_(followers, followed, 1 - self.momentum)
 
 
 class Memory(nn.Module):
-    """A projector, and a momentum encoder and queue that provide the vectors to compare its projections with."""
+    """A projector, and a momentum encoder and queue that provide the vectors to compare its
+    projections with.
+    """
 
     def __init__(self, model: nn.Module, width: int, size: int, momentum: float) -> None:
         super().__init__()
@@ -105,11 +112,12 @@ class Memory(nn.Module):
     def compare(
         self, query: Tensor, key: Tensor, labels: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compare a batch with itself, its second views and the queue, and add the second views to the queue.
+        """Compare a batch with itself, its second views and the queue, and add the second views to
+        the queue.
 
         Returns:
-            Similarities divided by the temperature, whether both have the same label, and whether the pair may be compared at all; each
-            is (batch, batch + batch + queue).
+            Similarities divided by the temperature, whether both have the same label, and whether
+            the pair may be compared at all; each is (batch, batch + batch + queue).
         """
         n = len(labels)
         vectors, earlier = self.queue.held()
@@ -124,7 +132,8 @@ class Memory(nn.Module):
 
 
 def contrastive_loss(similarities: Tensor, positives: Tensor, allowed: Tensor) -> Tensor:
-    """The negative mean log-probability of an anchor's positives among all its comparisons, averaged over anchors with positives.
+    """The negative mean log-probability of an anchor's positives among all its comparisons,
+    averaged over anchors with positives.
 
     Args:
         similarities: (anchors, others), divided by the temperature.

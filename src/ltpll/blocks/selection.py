@@ -1,4 +1,4 @@
-"""Selecting reliable examples of a batch and blending them, with fixed shapes so that a step can be captured as a CUDA graph."""
+"""Selecting reliable examples of a batch and blending them, in fixed shapes for CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from torch import Tensor
 
 
 def lowest_losses_per_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> Tensor:
-    """Which examples, (batch,), have one of the `quotas[k]` lowest losses among those with label k; the earlier one wins a tie."""
+    """Which examples, (batch,), have one of the `quotas[k]` lowest losses among those with label k.
+
+    The earlier one wins a tie.
+    """
     order = torch.arange(len(losses), device=losses.device)
     same = labels[:, None] == labels[None, :]
     earlier = (losses[None, :] == losses[:, None]) & (order[None, :] < order[:, None])
@@ -16,7 +19,10 @@ def lowest_losses_per_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> T
 
 
 def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """A random partner for each chosen example, by a permutation of the chosen ones; all others are their own partners."""
+    """A random partner for each chosen example, by a permutation of the chosen ones.
+
+    All others are their own partners.
+    """
     everyone = torch.arange(len(chosen), device=chosen.device)
     draws = torch.rand(len(chosen), generator=generator, device=chosen.device)
     # The chosen examples in random order, then the others.
@@ -27,7 +33,8 @@ def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:
 
 def mixup_weights(alpha: int, generator: torch.Generator) -> Tensor:
     """max(λ, 1 − λ) with λ ~ Beta(α, α): the share of the first example in a blend."""
-    # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a generator.
+    # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a
+    # generator.
     share = torch.rand(2 * alpha - 1, generator=generator, device=generator.device).median()
     return torch.maximum(share, 1 - share)
 

@@ -1,13 +1,12 @@
-"""Sinkhorn's algorithm in the log domain: labels for many examples such that each class gets its share."""
+"""Sinkhorn's algorithm in the log domain: labels such that each class gets its share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-LEAST = (
-    -1e5
-)  # stands for −inf as a log-score: small enough that no potential compensates for it, but finite
+# Stands for −inf as a log-score: small enough that no potential compensates for it, but finite.
+LEAST = -1e5
 
 
 def sinkhorn(
@@ -18,31 +17,34 @@ def sinkhorn(
     iterations: int = 50,
     tolerance: float = 1e-6,
 ) -> Tensor:
-    """Distributions over classes, one per row, that are closest to the scores and whose mean is `prior`.
+    """Find the distributions over classes closest to the scores whose mean is `prior`.
 
-    The last update normalises the rows, which therefore sum to one exactly. The class shares are right within `tolerance`, unless they
-    are infeasible (a class may be a candidate of too few rows) or `iterations` are not enough.
+    The last update normalises the rows, which therefore sum to one exactly. The class shares are
+    right within `tolerance`, unless they are infeasible (a class may be a candidate of too few
+    rows) or `iterations` are not enough.
 
     Args:
         log_scores: (rows, classes), −inf where a class is ruled out; each row needs a finite score.
         prior: (classes,), the share of each class.
-        weights: (rows,), the weight of each row in the class shares, by default equal; a row with weight 0 is labelled all the same.
+        weights: (rows,), the weight of each row in the class shares, by default equal; a row with
+            weight 0 is labelled all the same.
         iterations: The largest number of iterations.
-        tolerance: Iterations stop when every class share is within this distance of the prior (on a CPU only).
+        tolerance: Iterations stop when every class share is within this distance of the prior (on a
+            CPU only).
 
     Returns:
         (rows, classes), the labels.
     """
     log_scores = log_scores.to(torch.promote_types(log_scores.dtype, torch.float32))
     allowed = log_scores > -torch.inf
-    log_scores = torch.where(
-        allowed, log_scores - log_scores.max(1, keepdim=True).values, -torch.inf
-    )
+    highest = log_scores.max(1, keepdim=True).values
+    log_scores = torch.where(allowed, log_scores - highest, -torch.inf)
     log_scores = torch.where(allowed, log_scores.clamp_min(LEAST), -torch.inf)
     if weights is None:
         weights = torch.ones(len(log_scores), device=log_scores.device)
     log_weights = (weights / weights.sum()).log()
-    # A class that is ruled out for every weighted row cannot get a share: its column stays as it is.
+    # A class that is ruled out for every weighted row cannot get a share: its column stays as it
+    # is.
     possible = (allowed & (weights > 0)[:, None]).any(0)
     prior = torch.where(possible, prior.clamp_min(1e-12), 0)
     prior = prior / prior.sum()

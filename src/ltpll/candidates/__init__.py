@@ -1,4 +1,4 @@
-"""Candidates: which labels each example may have, stored sparsely, and the one parser that reads them."""
+"""Candidates: which labels each example may have, and the one parser that reads them."""
 
 from __future__ import annotations
 

@@ -1,23 +1,22 @@
-"""Arrow: tables and columns of polars, pyarrow and other libraries with Arrow's interface, without importing these libraries."""
+"""Arrow: tables and columns of polars, pyarrow and others, without importing these libraries."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ltpll.errors import InputError, first_line
 
 
 def is_arrow(source: Any) -> bool:
-    """Whether an object has Arrow's interface (PyCapsule) and is not from pandas, which is handled by its own methods."""
+    """Whether an object has Arrow's interface (PyCapsule) and is not from pandas, which is handled
+    by its own methods.
+    """
     exports = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
     return exports and not isinstance(source, type) and not _is_pandas(source)
 
 
 def is_frame(source: Any) -> bool:
-    """Whether an object is a table of pandas, or one with Arrow's interface, and not a single column."""
+    """Whether an object is a table of pandas or one with Arrow's interface, not a single column."""
     return (_is_pandas(source) or is_arrow(source)) and hasattr(source, "columns")
 
 
@@ -26,23 +25,23 @@ def _is_pandas(source: Any) -> bool:
 
 
 def arrow_table(frame: Any) -> Any:
-    """A table as a pyarrow Table, whose text and lists have the types that all of pyarrow's functions support.
+    """A table as a pyarrow Table, whose text and lists have the types that all of pyarrow's
+    functions support.
 
     Raises:
-        InputError: A column cannot be converted, for example because it holds values of several types.
+        InputError: A column cannot be converted, for example because it holds values of several
+            types.
     """
     import pyarrow as pa  # type: ignore[import-untyped]
 
     try:
         convert = pa.Table.from_pandas if _is_pandas(frame) else pa.table
         table = frame if isinstance(frame, pa.Table) else convert(frame)
-        return pa.Table.from_arrays(
-            [_plain_column(column) for column in table.columns], names=table.column_names
-        )
+        columns = [_column_without_views(column) for column in table.columns]
+        return pa.Table.from_arrays(columns, names=table.column_names)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"The table cannot be read ({first_line(error)}): give every column values of one type."
-        ) from None
+        which = f"The table cannot be read ({first_line(error)})"
+        raise InputError(f"{which}: give every column values of one type.") from None
 
 
 def arrow_list(column: Any) -> list[Any]:
@@ -53,67 +52,36 @@ def arrow_list(column: Any) -> list[Any]:
     return list(chunks.to_pylist())
 
 
-def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
-    """The numbers of a table, (rows, columns), and the names of its columns; missing numbers are NaN.
+def _column_without_views(column: Any) -> Any:
+    """A column without views.
 
-    Raises:
-        InputError: A column does not hold numbers.
+    The values of a dictionary are converted by hand, because pyarrow cannot.
     """
     import pyarrow as pa
 
-    table = arrow_table(frame)
-    for field in table.schema:
-        kind = field.type
-        if not (
-            pa.types.is_boolean(kind)
-            or pa.types.is_integer(kind)
-            or pa.types.is_floating(kind)
-            or pa.types.is_decimal(kind)
-        ):
-            raise InputError(
-                f"The column {field.name!r} holds {kind}, not numbers: turn text and categories into numbers first."
-            )
-    if not table.num_columns:
-        return np.zeros((table.num_rows, 0)), []
-    columns = [
-        column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
-        for column in table.columns
-    ]
-    return np.column_stack([column.to_numpy() for column in columns]), list(table.column_names)
-
-
-def _plain_column(column: Any) -> Any:
-    """A column without views; the values of a dictionary are converted by hand, because pyarrow cannot."""
-    import pyarrow as pa
-
+    text = pa.large_string()
     if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
         chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(text))
             for chunk in column.chunks
         ]
-        return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
-    plain = _plain(column.type)
+        return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, text))
+    plain = _type_without_views(column.type)
     return column if plain == column.type else column.cast(plain)
 
 
-def _plain(kind: Any) -> Any:
+def _type_without_views(kind: Any) -> Any:
     """The type without views, which some functions of pyarrow lack."""
     import pyarrow as pa
 
-    if kind == pa.string_view():
-        return pa.large_string()
-    if kind == pa.binary_view():
-        return pa.large_binary()
-    if (
-        pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-        or pa.types.is_large_list(kind)
-    ):
-        return pa.large_list(_plain(kind.value_type))
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    if kind in views:
+        return views[kind]
+    large = (pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_large_list)
+    if any(is_kind(kind) for is_kind in large):
+        return pa.large_list(_type_without_views(kind.value_type))
     if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    return (
-        pa.list_(_plain(kind.value_type), kind.list_size)
-        if pa.types.is_fixed_size_list(kind)
-        else kind
-    )
+        return pa.list_(_type_without_views(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_type_without_views(kind.value_type), kind.list_size)
+    return kind

@@ -1,4 +1,4 @@
-"""Labels: whatever a user passes as `y`, candidate sets in any form or plain labels, as candidates and class names."""
+"""Labels: whatever a user passes as `y`, as candidates and class names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Labels(NamedTuple):
-    """Candidates with the sorted names of their classes; `certain` if one plain label per row was given."""
+    """Candidates with the sorted names of their classes.
+
+    `certain` if one plain label per row was given.
+    """
 
     candidates: Candidates
     classes: npt.NDArray[Any]
@@ -39,10 +42,13 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     """Read candidate sets or plain labels.
 
     Args:
-        y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels unless one of them is written as a
-            set, such as `"cat|dog"`. Rows that are collections are sets; a two-dimensional array is a 0/1 matrix.
-        classes: The names of the classes in order. A string that is one of them is a plain label even if it contains `|`.
-        more: Whether sets and labels may name other classes too, which are then added behind `classes`; otherwise they are refused.
+        y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels
+            unless one of them is written as a set, such as `"cat|dog"`. Rows that are collections
+            are sets; a two-dimensional array is a 0/1 matrix.
+        classes: The names of the classes in order. A string that is one of them is a plain label
+            even if it contains `|`.
+        more: Whether sets and labels may name other classes too, which are then added behind
+            `classes`; otherwise they are refused.
 
     Returns:
         The candidates, the names of the classes, and whether `y` held plain labels.
@@ -57,7 +63,7 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if is_frame and y.shape[1] == 1:
         return read_labels(y.iloc[:, 0], classes, more=more)
     if is_frame or module == "scipy" or isinstance(y, Candidates):
-        return _with_names(y, classes)
+        return _labels_of_sets(y, classes)
     if hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
@@ -69,31 +75,31 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
             stacklevel=3,
         )
         y = y.ravel()
-    is_text = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
-    rows = (
-        y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
-    )
+    rows: Sequence[Any] = y if isinstance(y, (list, tuple)) else ()
+    if module == "pandas" or (isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"):
+        rows = y.tolist()
     known = set(classes or ())
-    if any(
-        isinstance(row, COLLECTIONS)
-        or (isinstance(row, str) and row not in known and cell_holds_set(row))
-        for row in rows
-    ):
+    if any(_is_set(row, known) for row in rows):
         if more and classes is not None:
             classes = [*classes, *_other_names(rows, known)]
-        return _with_names(y if module == "pandas" else rows, classes)
+        return _labels_of_sets(y if module == "pandas" else rows, classes)
     array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:
-        return _with_names(array, classes)
+        return _labels_of_sets(array, classes)
     if array.ndim != 1:
-        raise InputError(
-            f"Labels have one dimension and candidate matrices two; these have shape {array.shape}."
-        )
+        which = "Labels have one dimension and candidate matrices two"
+        raise InputError(f"{which}; these have shape {array.shape}.")
     return _plain_labels(array, classes, more)
 
 
+def _is_set(row: Any, known: set[Hashable]) -> bool:
+    if isinstance(row, str):
+        return row not in known and cell_holds_set(row)
+    return isinstance(row, COLLECTIONS)
+
+
 def _without_arrow(y: Any) -> Any:
-    """A column as a list, a table of one column as its column, and a table of zeros and ones as candidates."""
+    """A column as a list, a table of one column likewise, and a 0/1 table as candidates."""
     if not is_arrow_frame(y):
         return arrow_list(y)
     table = arrow_table(y)
@@ -104,31 +110,22 @@ def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     """The names in sets that are not known; what is not a set is refused later."""
     found: dict[Hashable, None] = {}
     texts = TextSets(SEPARATOR, classes=known)
-    texts.add_parsed(
-        [parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)], 0
-    )
+    cells = [parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)]
+    texts.add_parsed(cells, 0)
     for row in (row for row in rows if isinstance(row, COLLECTIONS)):
         labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
-        found |= dict.fromkeys(
-            label for label in labels if isinstance(label, Hashable) and label not in known
-        )
-    return [
-        *(name for name in names_in(texts.entries()) if name not in known and name not in found),
-        *found,
-    ]
+        found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable))
+    named = dict.fromkeys([*names_in(texts.entries()), *found])
+    return [name for name in named if name not in known]
 
 
-def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
+def _labels_of_sets(y: Any, classes: Sequence[Hashable] | None) -> Labels:
     candidates = Candidates.of(y, classes=classes)
     if classes is not None and len(classes) != candidates.n_classes:
-        raise InputError(
-            f"The candidates have {candidates.n_classes} classes, but {len(classes)} were trained."
-        )
-    return Labels(
-        candidates,
-        np.asarray(list(candidates.classes if classes is None else classes)),
-        certain=False,
-    )
+        which = f"The candidates have {candidates.n_classes} classes"
+        raise InputError(f"{which}, but {len(classes)} were trained.")
+    names = list(candidates.classes if classes is None else classes)
+    return Labels(candidates, np.asarray(names), certain=False)
 
 
 def _plain_labels(
@@ -140,21 +137,16 @@ def _plain_labels(
         check_classification_targets(array)
         names, numbers = np.unique(array, return_inverse=True)
     except TypeError:
-        raise InputError(
-            "Some labels are text and others are numbers or missing: use one type throughout, and fill in missing labels."
-        ) from None
+        which = "Some labels are text and others are numbers or missing"
+        raise InputError(f"{which}: use one type throughout, and fill in missing labels.") from None
     except ValueError as error:
         raise InputError(str(error)) from None
     if array.dtype.kind in "OU" and all(isinstance(name, str) for name in names.tolist()):
-        found = Entries(
-            np.arange(len(array) + 1), numbers, [name.strip() for name in names.tolist()]
-        )
-        check_separator(
-            found,
-            "",
-            [str(name) for name in classes or ()],
-            advice=lambda one: f"pass Candidates.of(y, separator={one!r})",
-        )
+        texts = [name.strip() for name in names.tolist()]
+        entries = Entries(np.arange(len(array) + 1), numbers, texts)
+        known = [str(name) for name in classes or ()]
+        do = "pass Candidates.of(y, separator={!r})".format
+        check_separator(entries, "", known, advice=do)
     if classes is None:
         warn_of_similar_names(names.tolist(), numbers)
     else:
@@ -164,14 +156,10 @@ def _plain_labels(
             classes = [*classes, *unknown]
             number |= {name: len(number) + i for i, name in enumerate(unknown)}
         elif unknown:
-            raise InputError(
-                f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}."
-            )
+            some = ", ".join(map(str, list(classes)[:10]))
+            raise InputError(f"There is no class {shown(unknown[0])}; the classes are {some}.")
         numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
         names = np.asarray(list(classes))
     indptr = np.arange(len(array) + 1)
-    return Labels(
-        Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist())),
-        names,
-        certain=True,
-    )
+    found = Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist()))
+    return Labels(found, names, certain=True)

@@ -1,7 +1,8 @@
 """Open sets: candidate sets that may lack the true label, and get one from outside the set.
 
-If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at random, then a class outside such a set
-is less probable than a candidate with the same logit by the factor
+If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at
+random, then a class outside such a set is less probable than a candidate with the same logit by the
+factor
 
     λ = ε / (1 − ε) · k / (C − k),
 
@@ -27,18 +28,21 @@ from torch import Tensor
 from ltpll.candidates.storage import Candidates, Rows
 
 LEAST_ODDS = 1e-12  # of a label from outside a set
-RESTRAINT = 2.0  # the odds of a class that is predicted r times as often as the sets allow are divided by r to this power
+# The odds of a class that is predicted r times as often as the sets allow are divided by r to this
+# power.
+RESTRAINT = 2.0
 
 
 def outside_odds(
     shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int
 ) -> npt.NDArray[np.float64]:
-    """λ of sets of these sizes: how probable a class outside a set is compared with a candidate that has the same logit.
+    """λ: how probable a class outside a set is, compared with a candidate of the same logit.
 
     Args:
-        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
-            classes.
-        sizes: The number of candidates of each set; a set of all classes has no class outside, and any finite number.
+        shares: The share of sets that lack the true label, below 1: one number, or one for each
+            size of a set, from 0 to the number of classes.
+        sizes: The number of candidates of each set; a set of all classes has no class outside, and
+            any finite number.
         n_classes: The number of classes.
     """
     share = np.asarray(shares, dtype=np.float64)
@@ -56,12 +60,13 @@ class OpenSets(Candidates):
 
     Args:
         sets: The candidate sets.
-        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
-            classes.
+        shares: The share of sets that lack the true label, below 1: one number, or one for each
+            size of a set, from 0 to the number of classes.
 
     Attributes:
         guests: (N,) the added label of each row, a number of any type; −1 where there is none.
-        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded steps hold on to it.
+        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded
+            steps hold on to it.
 
     Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
@@ -72,33 +77,25 @@ class OpenSets(Candidates):
     """
 
     def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
-        super().__init__(
-            sets.offsets,
-            sets.labels,
-            sets.n_classes,
-            sets.classes,
-            sets.groups,
-            sets.weights,
-            sets.observed,
-        )
+        flat = (sets.offsets, sets.labels, sets.n_classes, sets.classes)
+        super().__init__(*flat, sets.groups, sets.weights, sets.observed)
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
-        odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(
-            sets.device
-        )
-        self._log_odds = odds.float().clamp_min(LEAST_ODDS).log()  # finite for a share of zero, too
+        odds = outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)
+        # Finite for a share of zero, too.
+        self._log_odds = torch.from_numpy(odds).to(sets.device).float().clamp_min(LEAST_ODDS).log()
         self.strength = torch.ones((), device=sets.device)
         self._log_most = torch.zeros(sets.n_classes, device=sets.device)  # no limit
         # The logarithm of what the odds of each class are multiplied by in the current step.
         self._held_back = torch.zeros(sets.n_classes, device=sets.device)
         self.guests = torch.full((len(sets),), -1, device=sets.device)
-        parts, observed = self.parts(sets.n_classes), sets.observed
         # A person's answer stays as it is.
-        self._answered = (
-            None
-            if observed is None
-            else torch.cat([(sets[part] != observed[part]).any(1) for part in parts])
-        )
+        self._answered: Tensor | None = None
+        if sets.observed is not None:
+            changed = [
+                (sets[part] != sets.observed[part]).any(1) for part in self.parts(sets.n_classes)
+            ]
+            self._answered = torch.cat(changed)
 
     @property
     def n_slots(self) -> int:
@@ -109,9 +106,8 @@ class OpenSets(Candidates):
 
     def limit(self, most: npt.ArrayLike) -> None:
         """Set the largest share that each class can have, above which it is added to fewer sets."""
-        self._log_most.copy_(
-            torch.as_tensor(np.asarray(most), dtype=torch.float32).clamp_min(LEAST_ODDS).log()
-        )
+        shares = torch.as_tensor(np.asarray(most), dtype=torch.float32)
+        self._log_most.copy_(shares.clamp_min(LEAST_ODDS).log())
 
     def invite(self, index: Tensor, logits: Tensor) -> Tensor:
         """Add the likeliest class outside the set to each row; damp classes predicted too often.
@@ -139,10 +135,8 @@ class OpenSets(Candidates):
         guests = self.guests.index_select(0, index).long()
         present = guests >= 0
         place = torch.where(present, index + len(self.labels), where[:, -1])
-        return Rows(
-            torch.cat([where, place[:, None]], dim=1),
-            torch.cat([labels, torch.where(present, guests, labels[:, -1])[:, None]], dim=1),
-        )
+        labels = torch.cat([labels, torch.where(present, guests, labels[:, -1])[:, None]], dim=1)
+        return Rows(torch.cat([where, place[:, None]], dim=1), labels)
 
     def filled(self, index: Tensor) -> Tensor:
         return torch.cat([self.sets.filled(index), (self.guests[index] >= 0)[:, None]], dim=1)
@@ -152,7 +146,6 @@ class OpenSets(Candidates):
         known, guests = self.sets.log_weights(index), self.guests[index].long()
         dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
         place = guests.clamp_min(0)
-        odds = torch.where(
-            guests >= 0, self._log_odds[index] + self.strength.log() + self._held_back[place], 0.0
-        )
+        odds = self._log_odds[index] + self.strength.log() + self._held_back[place]
+        odds = torch.where(guests >= 0, odds, 0.0)
         return dense.scatter_add(1, place[:, None], odds[:, None].to(dense.dtype))

@@ -1,4 +1,4 @@
-"""Parsing: matrices, lists of sets and lists of strings, turned into one flat array of class numbers."""
+"""Parsing: matrices, lists of sets and lists of strings become one flat array of class numbers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
 
 
-def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
+def read_matrix(matrix: Any, classes: Sequence[Hashable] | None) -> FlatSets:
     """Read an N × C matrix of zeros and ones."""
     if isinstance(matrix, Tensor):
         tensor = matrix.detach().cpu().to_dense()
         matrix = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes, n_classes)
+    names = check_shape(matrix, classes)
     n_rows, n_columns = matrix.shape
     if hasattr(matrix, "tocsr"):
         csr = matrix.tocsr(copy=True)
@@ -54,33 +54,23 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         return FlatSets(csr.indptr, csr.indices, n_columns, names)
     if matrix.dtype.kind not in "biuf":
         content = "Python objects" if matrix.dtype == object else f"numpy's {matrix.dtype.name}"
-        raise InputError(
-            f"A candidate matrix holds zeros and ones; this one holds {content}: convert it to int first."
-        )
+        which = f"A candidate matrix holds zeros and ones; this one holds {content}"
+        raise InputError(f"{which}: convert it to int first.")
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
     return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
 
 
-def check_shape(
-    matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None
-) -> tuple[Hashable, ...] | None:
+def check_shape(matrix: Any, classes: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
     """The class names of a matrix, which must have one column for each."""
     if matrix.ndim != 2:
-        raise InputError(
-            f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}."
-        )
-    n_columns = matrix.shape[1]
-    if n_classes is not None and n_classes != n_columns:
-        raise InputError(
-            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
-        )
+        which = "A candidate matrix has two dimensions (rows × classes)"
+        raise InputError(f"{which}; this one has shape {matrix.shape}.")
     names = None if classes is None else check_class_names(classes)
-    if names is not None and len(names) != n_columns:
-        raise InputError(
-            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
-            "give one name per column."
-        )
+    if names is not None and len(names) != matrix.shape[1]:
+        columns = counted(matrix.shape[1], "column")
+        which = f"There {are(len(names))} {counted(len(names), 'class name')} for {columns}"
+        raise InputError(f"{which} of the candidate matrix: give one name per column.")
     return names
 
 
@@ -89,9 +79,8 @@ def read_sets(
 ) -> FlatSets:
     """Read one collection of names or numbers per row."""
     rows: list[Sequence[Any] | Set[Any]] = [_as_collection(row, i) for i, row in enumerate(sets)]
-    sizes = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
     labels: list[Any] = list(chain.from_iterable(rows))
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    indptr = np.cumsum([0, *map(len, rows)])
     if n_classes is not None and int(n_classes) != n_classes:
         raise InputError(f"n_classes is {n_classes}: it must be a whole number.")
     if classes is None and not any(isinstance(label, str) for label in labels):
@@ -99,32 +88,23 @@ def read_sets(
         if n_classes is None:
             n_classes = int(numbers.max()) + 1 if len(numbers) else 0
         return FlatSets(indptr, numbers, int(n_classes), None)
-
-    nested = next(
-        (k for k, label in enumerate(labels) if isinstance(label, (list, dict, set, np.ndarray))),
-        None,
-    )
-    if nested is not None:
-        raise InputError(
-            f"Row {row_at(nested, indptr)} has the candidate {shown(labels[nested])}, which is not a name: give flat lists."
-        )
-    other = (
-        None
-        if classes is not None
-        else next((k for k, label in enumerate(labels) if not isinstance(label, str)), None)
-    )
-    if other is not None:
-        raise InputError(
-            f"Row {row_at(other, indptr)} has the candidate {shown(labels[other])}, which is not a string, while others are names: "
-            "use names everywhere, or give the list of classes."
-        )
+    for k, label in enumerate(labels):
+        # Without a list of classes, all labels must be names.
+        if isinstance(label, (list, dict, set, np.ndarray)):
+            problem = "is not a name: give flat lists"
+        elif classes is None and not isinstance(label, str):
+            problem = "is not a string, while others are names: use names everywhere"
+        else:
+            continue
+        which = f"Row {row_at(k, indptr)} has the candidate {shown(label)}"
+        raise InputError(f"{which}, which {problem}, or give the list of classes.")
     codes = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     names = tuple(sorted(codes)) if classes is None else check_class_names(classes)
     flat = np.fromiter(map(codes.__getitem__, labels), dtype=np.int64, count=len(labels))
     found = names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW)
     if classes is None:
         warn_of_similar_names(names, found.numbers)
-    return _checked(found, n_classes)
+    return found
 
 
 def read_cells(
@@ -134,8 +114,7 @@ def read_cells(
     n_classes: int | None,
     rules: SetRules = PLAIN_RULES,
 ) -> WeightedSets:
-    """Read one string such as `cat|dog` per row; a row may also be a collection of names, which are literal."""
-    rules.check()
+    """Read one string such as `cat|dog` per row; a row may also be a collection of names."""
     missing = next((i for i, cell in enumerate(cells) if is_missing_value(cell)), None)
     if missing is not None:
         if rules.empty == "stop":
@@ -145,33 +124,27 @@ def read_cells(
     sets = TextSets(separator, classes=names)
     if cells and all(isinstance(cell, str) for cell in cells):
         for first in range(0, len(cells), CELLS_AT_ONCE):
-            sets.add_cells(
-                as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first
-            )
+            part = cells[first : first + CELLS_AT_ONCE]
+            sets.add_cells(as_texts(part, range(first, len(cells))), first)
     else:
-        parsed = [_parsed(cell, separator, i) for i, cell in enumerate(cells)]
+        parsed = [_parse_one_cell(cell, separator, i) for i, cell in enumerate(cells)]
         if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
             if rules != PLAIN_RULES:
-                raise InputError(
-                    "taxonomy and empty are for candidates that are all names: write them as text, or omit the two."
-                )
-            return WeightedSets(
-                read_sets([cell.entries for cell in parsed], classes, n_classes), None
-            )
+                which = "taxonomy and empty are for candidates that are all names"
+                raise InputError(f"{which}: write them as text, or omit the two.")
+            flat = read_sets([cell.entries for cell in parsed], classes, n_classes)
+            return WeightedSets(flat, None)
         sets.add_parsed(parsed, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-    found = class_sets(sets.entries(known), names, rules)
-    return found._replace(sets=_checked(found.sets, n_classes))
+    return class_sets(sets.entries(known), names, rules)
 
 
-def _parsed(cell: Any, separator: str, i: int) -> Cell:
+def _parse_one_cell(cell: Any, separator: str, i: int) -> Cell:
     if isinstance(cell, Mapping):
         return scored_cell(cell, i)
-    return (
-        parse_cell(cell, separator, i)
-        if isinstance(cell, str)
-        else Cell(list(_as_collection(cell, i)), literal=True)
-    )
+    if isinstance(cell, str):
+        return parse_cell(cell, separator, i)
+    return Cell(list(_as_collection(cell, i)), literal=True)
 
 
 def is_missing_value(cell: Any) -> bool:
@@ -180,9 +153,8 @@ def is_missing_value(cell: Any) -> bool:
 
 def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     if isinstance(row, (str, bytes)):
-        raise InputError(
-            f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names everywhere, or strings everywhere."
-        )
+        which = f"Row {i} is the string {shown(row)}, not a set of labels"
+        raise InputError(f"{which}: pass lists of names everywhere, or strings everywhere.")
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
     if isinstance(row, (list, tuple, set, frozenset)):
@@ -190,18 +162,16 @@ def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     try:
         return list(row)
     except TypeError:
-        raise InputError(
-            f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one."
-        ) from None
+        which = f"Row {i} is {shown(row)}, not a set or list of labels"
+        raise InputError(f"{which}: a known label is a list of one.") from None
 
 
 def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> None:
     wrong = np.flatnonzero(~((values == 0) | (values == 1)))
     if len(wrong):
-        value = values[wrong[0]]
         raise InputError(
-            f"Row {row_of(int(wrong[0]))} of the candidate matrix holds {value}, but only 0 and 1 are allowed: "
-            "turn scores into sets first, for example `scores > 0`."
+            f"Row {row_of(int(wrong[0]))} of the candidate matrix holds {values[wrong[0]]}, but "
+            "only 0 and 1 are allowed: turn scores into sets first, for example `scores > 0`."
         )
 
 
@@ -209,19 +179,10 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
     """The class names as a tuple, refused if one occurs twice."""
     names = tuple(classes)
     if len(set(names)) != len(names):
-        repeated = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InputError(
-            f"The class name {shown(repeated)} occurs twice in the list of classes: names must be distinct."
-        )
+        repeated = shown(next(name for i, name in enumerate(names) if name in names[:i]))
+        which = f"The class name {repeated} occurs twice in the list of classes"
+        raise InputError(f"{which}: names must be distinct.")
     return names
-
-
-def _checked(sets: FlatSets, n_classes: int | None) -> FlatSets:
-    if n_classes is not None and n_classes != sets.n_classes:
-        raise InputError(
-            f"n_classes is {n_classes}, but there {are(sets.n_classes)} {counted(sets.n_classes, 'class name')}: give only one of the two."
-        )
-    return sets
 
 
 def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -231,23 +192,19 @@ def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[A
         values = np.asarray(labels)
         with np.errstate(invalid="ignore"):
             numbers = values.astype(np.int64)
-        if values.ndim != 1:
-            raise ValueError("labels are lists")
-        wrong = np.flatnonzero(numbers != values) if values.dtype.kind in "fiu" else np.arange(1)
+        if values.ndim == 1 and values.dtype.kind in "fiu" and (numbers == values).all():
+            return numbers
     except (TypeError, ValueError, OverflowError):
-        wrong = np.asarray(
-            [
-                next(
-                    i
-                    for i, v in enumerate(labels)
-                    if not isinstance(v, (int, np.integer)) or abs(int(v)) >= 2**63
-                )
-            ]
-        )
-    if len(wrong):
-        first = int(wrong[0])
-        raise InputError(
-            f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}, which is not a class number: "
-            "use whole numbers from 0, or give the list of classes."
-        )
-    return numbers
+        pass
+    number: Any = (int, float, np.number)
+    first = 0  # what is not a flat list of numbers; of booleans, the first
+    for k, label in enumerate(labels):
+        whole = isinstance(label, number) and label % 1 == 0 and abs(label) < 2**63
+        if not whole or isinstance(label, bool):
+            first = k
+            break
+    which = f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}"
+    raise InputError(
+        f"{which}, which is not a class number: use whole numbers from 0, or give the list of "
+        "classes."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,9 @@ from ltpll.validation import whole_number
 SCORES = ("weights", "none")  # what the scores of candidates are used for
 DEFAULT_SCORES = "weights"
 ROUNDING = 1e-6  # error of single precision in sums of probabilities
-POWER = 0.25  # of scores that become weights: models are overconfident, and their scores contain their own class prior
+# Of scores that become weights: models are overconfident, and their scores contain their own class
+# prior.
+POWER = 0.25
 VALUES_PER_PASS = 1 << 20  # limits the memory that ranking takes
 
 
@@ -33,9 +35,8 @@ def check_selection(top_k: int | None, mass: float | None, n_classes: int | None
     if top_k is not None:
         whole_number(top_k, 1, "top_k")
         if n_classes is not None and top_k > n_classes:
-            raise InputError(
-                f"top_k is {top_k}, but there are scores of only {n_classes} classes: lower it."
-            )
+            which = f"top_k is {top_k}, but there are scores of only {n_classes} classes"
+            raise InputError(f"{which}: lower it.")
     if mass is not None and not 0 < mass <= 1:
         raise InputError(f"mass is {mass}: it must be above 0 and at most 1.")
 
@@ -43,10 +44,12 @@ def check_selection(top_k: int | None, mass: float | None, n_classes: int | None
 def chosen_by_scores(
     scores: npt.NDArray[Any], top_k: int | None, mass: float | None
 ) -> npt.NDArray[np.bool_]:
-    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the share `mass` of all.
+    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the
+    share `mass` of all.
 
     Args:
-        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores the first counts as higher.
+        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores
+            the first counts as higher.
         top_k: The number of candidates, or None.
         mass: The share of the row's sum, or None.
 
@@ -77,46 +80,38 @@ def read_scores(
 ) -> ScoredSets:
     """Read an N × C matrix of scores, which may be sparse."""
     if (top_k is None) == (mass is None):
-        raise InputError(
-            "Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): give one of the two."
-        )
+        rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
+        raise InputError(f"Scores become sets {rules}: give one of the two.")
     if isinstance(matrix, Tensor):
         matrix = matrix.detach().cpu().to_dense().double().numpy()
     elif hasattr(matrix, "tocsr"):
         matrix = matrix.tocsr()
     else:
         matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes, None)
+    names = check_shape(matrix, classes)
     check_selection(top_k, mass, matrix.shape[1])
     if matrix.dtype.kind not in "biuf":
         raise InputError("The scores are not numbers: give one number per row and class.")
-    sizes, numbers, scores = [np.zeros(1, dtype=np.int64)], [], []
-    for first, block in _dense_blocks(matrix):
+    sizes = [np.zeros(1, dtype=np.int64)]
+    numbers = [np.zeros(0, dtype=np.int64)]
+    scores = [np.zeros(0)]
+    step = max(1, VALUES_PER_PASS // max(matrix.shape[1], 1))
+    for first in range(0, matrix.shape[0], step):
+        block = matrix[first : first + step]
+        block = np.asarray(block.toarray() if hasattr(block, "toarray") else block)
         wrong = np.argwhere(~(np.isfinite(block) & (block >= 0)))
         if len(wrong):
             i, label = wrong[0].tolist()
             name = shown(label if names is None else names[label])
             raise InputError(
-                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be finite and not negative; "
-                "turn logits into probabilities first, for example with a softmax."
+                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be "
+                "finite and not negative; turn logits into probabilities first, for example with a "
+                "softmax."
             )
         chosen = chosen_by_scores(block, top_k, mass)
         sizes.append(chosen.sum(1))
         numbers.append(np.nonzero(chosen)[1])
         scores.append(block[chosen].astype(np.float64))
     indptr = np.cumsum(np.concatenate(sizes))
-    if not numbers:  # `Candidates.from_flat` refuses what has no rows
-        return ScoredSets(
-            FlatSets(indptr, np.zeros(0, dtype=np.int64), matrix.shape[1], names), np.zeros(0)
-        )
-    return ScoredSets(
-        FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names), np.concatenate(scores)
-    )
-
-
-def _dense_blocks(matrix: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Consecutive rows as dense arrays, each with the number of its first row."""
-    step = max(1, VALUES_PER_PASS // max(matrix.shape[1], 1))
-    for first in range(0, matrix.shape[0], step):
-        block = matrix[first : first + step]
-        yield first, np.asarray(block.toarray() if hasattr(block, "toarray") else block)
+    flat = FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names)
+    return ScoredSets(flat, np.concatenate(scores))

@@ -16,19 +16,19 @@ from ltpll.formatting import counted
 
 RARE = 2  # rows, at most, of a class that may be misspelled
 RARE_SHARE = 0.1  # at most, of the rows of the class that it resembles
-SHORTEST = (
-    5  # letters, without digits, of a name; in shorter ones, another letter makes another name
-)
+# Letters, without digits, of a name; in shorter ones, another letter makes another name.
+SHORTEST = 5
 SHORTEST_FOLDED = 3  # the same for names that differ only in capitals, blanks or punctuation
 LONGEST = 200
 MOST_CLASSES = 50_000
 MOST_NAMED = 3  # in a warning
-# What distinguishes "type A" from "type B", "class 1" from "class 2", and "stage 2a" from "stage 2b".
+# What distinguishes "type A" from "type B", "class 1" from "class 2", and "stage 2a" from "stage
+# 2b".
 ENUMERATION = r"\b\w?[0-9]+\w?\b|[0-9]+|\b(?:\w|[ivx]+[a-d]?)\b"
 
 
 class Resemblance(NamedTuple):
-    """A class whose name resembles that of a more frequent one, and in how many rows each of them is."""
+    """A class whose name resembles that of a more frequent one, and the rows of both."""
 
     name: str
     rows: int
@@ -62,7 +62,7 @@ def similar_names(
         return []
     counts = np.asarray(rows)
     texts = [i for i, name in enumerate(names) if isinstance(name, str) and counts[i] > 0]
-    looks = {i: _look(names[i]) for i in texts}
+    looks = {i: _visible_text(names[i]) for i in texts}
     folded = {i: re.sub(r"[\W_]+", " ", looks[i].casefold()).strip() for i in texts}
     by_fold: dict[str, int] = {}
     by_deletion: dict[str, int] = {}
@@ -82,64 +82,59 @@ def similar_names(
             if rare or looks[i].casefold() == looks[same].casefold():
                 found.append((i, same))
         elif counts[i] <= RARE and letters >= SHORTEST:
-            near = {
-                by_deletion[text]
-                for text in _with_one_letter_less(folded[i])
-                if text in by_deletion
-            }
+            deleted = (text for text in _with_one_letter_less(folded[i]) if text in by_deletion)
             near = {
                 j
-                for j in near
+                for j in map(by_deletion.__getitem__, deleted)
                 if counts[i] <= RARE_SHARE * counts[j]
-                and _unnumbered(folded[i]) != _unnumbered(folded[j])
+                and _without_numbers(folded[i]) != _without_numbers(folded[j])
             }
             if near:
                 found.append((i, max(near, key=lambda j: counts[j])))
     return [Resemblance(names[i], int(counts[i]), names[j], int(counts[j])) for i, j in found]
 
 
-def _look(name: str) -> str:
-    """The name without invisible letters, such as zero-width spaces, and with accents written in one way."""
+def _visible_text(name: str) -> str:
+    """The name without invisible letters, and with accents written in one way."""
     composed = unicodedata.normalize("NFC", name)
-    return (
-        composed
-        if composed.isascii()
-        else "".join(x for x in composed if unicodedata.category(x) != "Cf")
-    )
+    if composed.isascii():
+        return composed
+    return "".join(letter for letter in composed if unicodedata.category(letter) != "Cf")
 
 
 def _with_one_letter_less(text: str) -> Iterator[str]:
-    """The text, and the text without each of its letters; two texts that share one of these differ in about one letter."""
+    """The text, and the text without each of its letters.
+
+    Two texts that share one of these differ in about one letter.
+    """
     yield text
     for k in range(len(text) if len(text) <= LONGEST else 0):
         yield text[:k] + text[k + 1 :]
 
 
-def _unnumbered(text: str) -> str:
+def _without_numbers(text: str) -> str:
     return re.sub(ENUMERATION, "", text)
 
 
 def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> None:
-    """Warn about classes that are probably misspelled; `labels` are the class numbers of all rows, each once per row."""
+    """Warn about classes that are probably misspelled.
+
+    `labels` are the class numbers of all rows, each once per row.
+    """
     found = similar_names(names, np.bincount(labels, minlength=len(names)))
     if not found:
         return
     sentences = []
     for one in found[:MOST_NAMED]:
-        alike = _look(one.name) == _look(one.frequent)
+        alike = _visible_text(one.name) == _visible_text(one.frequent)
         name, frequent = (
-            ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent)
+            ascii(text[:LONGEST]) if alike else shown(text) for text in (one.name, one.frequent)
         )
-        sentences.append(
-            f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} ({counted(one.frequent_rows, 'row')})"
-        )
-    more = (
-        f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}"
-        if len(found) > MOST_NAMED
-        else ""
-    )
+        rows, others = counted(one.rows, "row"), counted(one.frequent_rows, "row")
+        sentences.append(f"{name} is in {rows} and resembles {frequent} ({others})")
+    if len(found) > MOST_NAMED:
+        sentences.append(f"and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}")
+    which = "it if it is" if len(found) == 1 else "those that are"
     warnings.warn(
-        f"The class {'; '.join(sentences)}{more}: correct {'it if it is' if len(found) == 1 else 'those that are'} misspelled.",
-        InputWarning,
-        stacklevel=3,
+        f"The class {'; '.join(sentences)}: correct {which} misspelled.", InputWarning, stacklevel=3
     )

@@ -1,18 +1,18 @@
-"""Candidates: which labels each example may have, stored as one flat array so that memory grows with the number of labels."""
+"""Candidates: which labels each example may have, stored as one flat array."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.arrow import arrow_list, arrow_matrix, is_arrow, is_frame
+from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow, is_frame
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
 from ltpll.candidates.expressions import SetRules
 from ltpll.candidates.parsing import (
@@ -39,15 +39,17 @@ LEAST_WEIGHT = 1e-6  # of a candidate, since its logarithm is taken
 class Rows(NamedTuple):
     """The candidates of a batch of rows."""
 
-    where: Tensor  # for `Candidates.read` and `write`: the rows' `slots`, or their numbers if all rows have equally many candidates
+    # For `read` and `write`: the rows' `slots`, or their numbers if all rows have equally many.
+    where: Tensor
     labels: Tensor  # (batch, max_size), int64; short rows repeat their last label
 
 
 class Candidates:
     """The candidate labels of N examples among C classes.
 
-    Row i has the labels `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct. `candidates[index]` is a dense boolean (batch, C)
-    tensor for a tensor of row numbers, on the device of the candidates. Build candidates with `Candidates.of` or one of the `from_…`
+    Row i has the labels `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct.
+    `candidates[index]` is a dense boolean (batch, C) tensor for a tensor of row numbers, on the
+    device of the candidates. Build candidates with `Candidates.of` or one of the `from_…`
     constructors; this one does not check its arguments.
 
     Args:
@@ -56,8 +58,10 @@ class Candidates:
         n_classes: The number of classes.
         classes: Their names; by default 0, 1, ….
         groups: (N,) int64 numbers of the picture or scene that each row belongs to, if known.
-        weights: (L,) float32, the evidence for each entry of `labels` that is known before training; it sums to one in each row.
-        observed: The sets before a person's answers replaced some of them; they say how the sets arose, and how frequent classes are.
+        weights: (L,) float32, the evidence for each entry of `labels` that is known before
+            training; it sums to one in each row.
+        observed: The sets before a person's answers replaced some of them; they say how the sets
+            arose, and how frequent classes are.
 
     Examples:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
@@ -75,28 +79,22 @@ class Candidates:
         weights: Tensor | None = None,
         observed: Candidates | None = None,
     ) -> None:
-        self.observed = observed
-        self.offsets = offsets
-        self.labels = labels
-        self.n_classes = n_classes
-        self.groups = groups
-        self.weights = weights
-        self.classes: tuple[Hashable, ...] = (
-            tuple(range(n_classes)) if classes is None else tuple(classes)
-        )
+        self.offsets, self.labels, self.n_classes = offsets, labels, n_classes
+        self.groups, self.weights, self.observed = groups, weights, observed
+        self.classes = tuple(range(n_classes) if classes is None else classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
-        self._slots = torch.arange(
-            max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device
-        )
+        positions = torch.arange(max(self.max_size, 1), dtype=offsets.dtype)
+        self._slots = positions.to(offsets.device)
         self._last: tuple[Tensor, Rows] | None = None
-        # Relative to equal weights, so that equal weights change nothing. Computed here, because a CUDA graph must not allocate it.
+        # Relative to equal weights, so that equal weights change nothing. Computed here, because a
+        # CUDA graph must not allocate it.
         sizes = self.sizes.long()
         self._log_weights = (
             None if weights is None else (weights * sizes.repeat_interleave(sizes)).log()
         )
 
-    # ---- building -------------------------------------------------------------------------------------------------
+    # ---- building --------------------------------------------------------------------------------
 
     @classmethod
     def of(
@@ -113,15 +111,21 @@ class Candidates:
         """Build candidates from any object that holds the sets.
 
         Args:
-            source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or pyarrow), a list of sets, or a list, array or
-                column (pandas, polars, pyarrow) of lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every
-                class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a score for each name.
-            classes: The names of the classes in order; by default the column names of a table, or the sorted names that occur.
+            source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or
+                pyarrow), a list of sets, or a list, array or column (pandas, polars, pyarrow) of
+                lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"`
+                (every class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a
+                score for each name.
+            classes: The names of the classes in order; by default the column names of a table, or
+                the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
-            groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
-            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
-            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
+            groups: The picture or scene that each row belongs to, as any hashable values (see
+                `with_groups`).
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
+                or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every
+                class).
 
         Returns:
             The candidates; `source` itself if it is a `Candidates` already and no groups are given.
@@ -135,62 +139,53 @@ class Candidates:
             >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
             [0, 1]
         """
-        how: dict[str, Any] = {"separator": separator, "taxonomy": taxonomy, "empty": empty}
-        if groups is not None:
-            return cls.of(source, classes=classes, n_classes=n_classes, **how).with_groups(groups)
-        if isinstance(source, Candidates):
-            return source
-        module = type(source).__module__.split(".")[0]
         has_rules = taxonomy is not None or empty != "stop"
-        is_matrix = (
-            (module == "pandas" and hasattr(source, "columns"))
-            or module == "scipy"
-            or isinstance(source, Tensor)
-        )
-        if has_rules and (is_matrix or (isinstance(source, np.ndarray) and source.ndim != 1)):
-            raise InputError(
-                "taxonomy and empty are for names, but the candidates are a matrix: omit them."
-            )
-        if module == "pandas" and hasattr(source, "columns"):
-            names = list(source.columns) if classes is None else classes
-            return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
-        if is_arrow(source) and is_frame(source):
-            matrix, columns = arrow_matrix(source)
-            return cls.from_matrix(
-                matrix, classes=columns if classes is None else classes, n_classes=n_classes
-            )
-        if is_arrow(source):
-            return cls.from_series(
-                arrow_list(source), classes=classes, n_classes=n_classes, separator=separator
-            )
-        if (
-            module == "scipy"
-            or isinstance(source, Tensor)
-            or (isinstance(source, np.ndarray) and source.ndim != 1)
-        ):
-            return cls.from_matrix(source, classes=classes, n_classes=n_classes)
-        if isinstance(source, np.ndarray):
+        module = type(source).__module__.split(".")[0]
+        is_table = is_frame(source)
+        is_array = isinstance(source, np.ndarray)
+        is_matrix = is_table or module == "scipy" or isinstance(source, Tensor)
+        is_matrix |= is_array and source.ndim != 1
+        if has_rules and is_matrix:
+            which = "taxonomy and empty are for names, but the candidates are a matrix"
+            raise InputError(f"{which}: omit them.")
+        if is_table:
+            frame = source if module == "pandas" else arrow_table(source).to_pandas()
+            source, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
+        elif is_arrow(source):
+            source = arrow_list(source)
+        elif is_array and not is_matrix:
             source = source.tolist()
         is_listed = isinstance(source, (list, tuple))
         has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
-        if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
-            return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
-        if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
-            raise InputError(
-                f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings."
-            )
-        return cls.from_sets(source, classes=classes, n_classes=n_classes)
+        if isinstance(source, Candidates):
+            found = source
+        elif is_matrix:
+            found = cls.from_matrix(source, classes=classes)
+        elif (
+            module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source)))
+        ):
+            tree: dict[str, Any] = {"classes": classes, "taxonomy": taxonomy, "empty": empty}
+            found = cls.from_series(source, n_classes=n_classes, separator=separator, **tree)
+        elif not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
+            which = f"Candidates cannot be read from {shown(source)}"
+            raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
+        else:
+            found = cls.from_sets(source, classes=classes, n_classes=n_classes)
+        found._check_n_classes(n_classes)
+        return found if groups is None else found.with_groups(groups)
+
+    def _check_n_classes(self, n_classes: int | None) -> None:
+        if n_classes not in (None, self.n_classes):
+            found = counted(self.n_classes, "class", "classes")
+            raise InputError(f"n_classes is {n_classes}, but the sets have {found}: leave it out.")
 
     @classmethod
-    def from_matrix(
-        cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
-    ) -> Candidates:
+    def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None) -> Candidates:
         """Build candidates from an N × C matrix of zeros and ones.
 
         Args:
             matrix: A numpy array, a torch tensor or a scipy sparse matrix.
             classes: One name per column; by default 0, 1, ….
-            n_classes: The number of columns, as a check.
 
         Raises:
             InputError: The matrix holds other values than 0 and 1, or has a row without a 1.
@@ -199,7 +194,7 @@ class Candidates:
             >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
             [0, 2]
         """
-        return cls.from_flat(*read_matrix(matrix, classes, n_classes))
+        return cls.from_flat(*read_matrix(matrix, classes))
 
     @classmethod
     def from_scores(
@@ -212,21 +207,25 @@ class Candidates:
     ) -> Candidates:
         """Build weighted candidates from an N × C matrix of a model's probabilities.
 
-        The weights are the fourth roots of the scores (see `with_weights`), since models are overconfident; `with_weights(None)` removes
-        them.
+        The weights are the fourth roots of the scores (see `with_weights`), since models are
+        overconfident; `with_weights(None)` removes them.
 
         Args:
-            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not negative.
-            top_k: The candidates are the k classes with the highest scores, without those whose score is zero.
-            mass: The candidates are the fewest classes that together have this share of the row's scores.
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not
+                negative.
+            top_k: The candidates are the k classes with the highest scores, without those whose
+                score is zero.
+            mass: The candidates are the fewest classes that together have this share of the row's
+                scores.
             classes: One name per column; by default 0, 1, ….
 
         Raises:
-            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or not finite, or all scores of a row are
-                zero.
+            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or
+                not finite, or all scores of a row are zero.
 
         Examples:
-            >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
+            >>> scores = np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]])
+            >>> candidates = Candidates.from_scores(scores, top_k=2)
             >>> candidates.row(0), candidates.weights[:2]
             ([0, 2], tensor([0.5359, 0.4641]))
         """
@@ -244,9 +243,11 @@ class Candidates:
         """Build candidates from one set or list of labels per row.
 
         Args:
-            sets: Labels are class names if `classes` is given or if they are strings, and class numbers from 0 otherwise.
+            sets: Labels are class names if `classes` is given or if they are strings, and class
+                numbers from 0 otherwise.
             classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes; by default, numbers run up to the largest one that occurs.
+            n_classes: The number of classes; by default, numbers run up to the largest one that
+                occurs.
 
         Raises:
             InputError: A row is empty or not a collection, or a label is not a class.
@@ -255,7 +256,9 @@ class Candidates:
             >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
             Candidates(2 rows, 4 classes, 1.50 candidates per row)
         """
-        return cls.from_flat(*read_sets(sets, classes, n_classes))
+        found = cls.from_flat(*read_sets(sets, classes, n_classes))
+        found._check_n_classes(n_classes)
+        return found
 
     @classmethod
     def from_series(
@@ -268,21 +271,26 @@ class Candidates:
         taxonomy: Taxonomy | Mapping[str, str] | None = None,
         empty: str = "stop",
     ) -> Candidates:
-        """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+        """Build candidates from strings such as `cat|dog`, or lists as JSON or Python writes them.
 
-        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every class; and if all names end in a
-        number, as in `cat:0.7|dog:0.3`, the numbers are scores that weight the candidates (see `from_scores`). Names in lists are literal.
+        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every
+        class; and if all names end in a number, as in `cat:0.7|dog:0.3`, the numbers are scores
+        that weight the candidates (see `from_scores`). Names in lists are literal.
 
         Args:
-            series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
+            series: A pandas Series, array or list; its items may also be collections of names.
+                Blanks around names are dropped.
             classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes, as a check.
+            n_classes: The number of classes, if the items hold class numbers.
             separator: What separates the names.
-            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
-            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
+                or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every
+                class).
 
         Raises:
-            InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
+            InputError: A row is empty, a name is not a class, or the names seem to be separated by
+                something else.
 
         Examples:
             >>> import pandas as pd
@@ -296,6 +304,7 @@ class Candidates:
         tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
         sets, scores = read_cells(cells, separator, classes, n_classes, SetRules(tree, empty))
         found = cls.from_flat(*sets)
+        found._check_n_classes(n_classes)
         return found if scores is None else found.with_weights(tempered(scores))
 
     @classmethod
@@ -319,7 +328,8 @@ class Candidates:
             row: How an error message refers to a row.
 
         Raises:
-            InputError: A row is empty, a number is out of range, or there are fewer than two classes.
+            InputError: A row is empty, a number is out of range, or there are fewer than two
+                classes.
 
         Examples:
             >>> Candidates.from_flat(np.array([0, 2, 3]), np.array([2, 0, 1]), n_classes=3).row(0)
@@ -333,38 +343,43 @@ class Candidates:
             raise InputError(no_candidates_error(row(int(empty[0])), len(empty)))
         wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
         if len(wrong):
-            raise InputError(
-                f"{row(row_at(int(wrong[0]), indptr))} has the candidate {int(numbers[wrong[0]])}, "
-                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise n_classes."
-            )
+            first = int(wrong[0])
+            which = f"{row(row_at(first, indptr))} has the candidate {int(numbers[first])}"
+            range_ = f"classes are numbered 0 to {n_classes - 1}"
+            raise InputError(f"{which}, but {range_}: correct the row or raise n_classes.")
         if n_classes > CLASS_LIMIT:
+            which = f"There would be {n_classes:,} classes, numbered from 0"
             raise InputError(
-                f"There would be {n_classes:,} classes, numbered from 0, and more than {CLASS_LIMIT:,} cannot be learned: "
-                "give labels that are not class numbers as text, or with the list of classes."
+                f"{which}, and more than {CLASS_LIMIT:,} cannot be learned: give labels that are "
+                "not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
-            raise InputError(
-                f"There is only {n_classes} class: learning to tell classes apart needs at least two."
-            )
+            which = f"There is only {n_classes} class"
+            raise InputError(f"{which}: learning to tell classes apart needs at least two.")
         # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
-        # Rows come in order, so a merge sort is nearly free; np.unique took ten times as long on five million labels.
+        # Rows come in order, so a merge sort is nearly free; np.unique took ten times as long on
+        # five million labels.
         keys.sort(kind="stable")
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
         indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
         numbers = np.remainder(keys, n_classes, out=keys)
         # `slots` computes positions of up to n_classes beyond the end before it clamps them.
-        offsets = torch.from_numpy(
-            indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64)
-        )
+        fits = len(numbers) + n_classes < 2**31
+        offsets = torch.from_numpy(indptr.astype(np.int32 if fits else np.int64))
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and classes; scikit-learn then divides candidates into folds as it does arrays."""
+        return len(self), self.n_classes
 
     @property
     def sizes(self) -> Tensor:
@@ -385,17 +400,20 @@ class Candidates:
         return self.offsets.device
 
     def slots(self, index: Tensor) -> Tensor:
-        """Positions in `labels` of the candidates of some rows, (batch, max_size); short rows repeat their last position.
+        """Positions in `labels` of the candidates of some rows, (batch, max_size).
 
-        The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph can capture the step.
-        Positions are repeated rather than masked, so that duplicate writes carry the same value.
+        Short rows repeat their last position.
+
+        The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph
+        can capture the step. Positions are repeated rather than masked, so that duplicate writes
+        carry the same value.
         """
         start, end = self.offsets.index_select(0, index), self.offsets[1:].index_select(0, index)
         return torch.minimum(start[:, None] + self._slots, end[:, None] - 1).long()
 
     @cached_property
     def _table(self) -> Rows | None:
-        """The positions and labels of all rows, if rows differ in size and the table fits the processor's cache."""
+        """The positions and labels of all rows, if they differ in size and the table is small."""
         if self._even or not self.offsets.is_cpu or len(self) * self.max_size > FEW_POSITIONS:
             return None
         slots = self.slots(torch.arange(len(self)))
@@ -405,30 +423,29 @@ class Candidates:
         """The candidates of some rows; as in a tensor, −1 is the last row."""
         if not self.offsets.is_cpu:
             index = index.to(self.device, torch.int64)
-            return self._look_up(torch.where(index < 0, index + len(self), index))
-        # A step asks for the same rows three times: to read candidates, to read targets and to write targets. On a GPU the comparison
-        # would force a synchronisation, and a CUDA graph must not depend on a lookup outside of it.
+            return self._find_rows(torch.where(index < 0, index + len(self), index))
+        # A step asks for the same rows three times: to read candidates, to read targets and to
+        # write targets. On a GPU the comparison would force a synchronisation, and a CUDA graph
+        # must not depend on a lookup outside of it.
         last = self._last
         if last is not None and last[0].dtype == index.dtype and torch.equal(last[0], index):
             return last[1]
         own = index.to(torch.int64, copy=True)  # the caller may modify its tensor
         try:
-            rows = self._look_up(own)
-        except (
-            IndexError
-        ):  # negative numbers are rare, and checking for them would slow down every batch
-            rows = self._look_up(torch.where(own < 0, own + len(self), own))
+            rows = self._find_rows(own)
+        except IndexError:  # checking for negative numbers would slow down every batch
+            rows = self._find_rows(torch.where(own < 0, own + len(self), own))
         self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
         return rows
 
-    def _look_up(self, index: Tensor) -> Rows:
+    def _find_rows(self, index: Tensor) -> Rows:
         if self._table is not None:
             return Rows(*(part.index_select(0, index) for part in self._table))
         where = index if self._even else self.slots(index)
         return Rows(where, self.read(self.labels, where).long())
 
     def read(self, flat: Tensor, where: Tensor) -> Tensor:
-        """Read the values of some rows, (batch, max_size), from `flat`, which has one value per label."""
+        """Read the values of some rows, (batch, max_size), from one value per label."""
         if self._even:
             return flat.view(-1, self.max_size).index_select(0, where)
         return flat.index_select(0, where.view(-1)).view(where.shape)
@@ -440,14 +457,22 @@ class Candidates:
         else:
             flat.scatter_(0, where.view(-1), values.view(-1))
 
-    def __getitem__(self, index: Tensor) -> Tensor:
+    @overload
+    def __getitem__(self, index: Tensor) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any] | tuple[Any, ...]) -> Candidates: ...
+
+    def __getitem__(self, index: Any) -> Tensor | Candidates:
+        if not isinstance(index, Tensor):  # scikit-learn asks for `candidates[rows, ...]`
+            return self.select(index[0] if isinstance(index, tuple) else index)
         labels = self.rows(index).labels
         dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
         # A tensor of ones: scattering a scalar takes twice as long.
         return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
 
     def filled(self, index: Tensor) -> Tensor:
-        """Which columns of `rows` hold candidates of their own and not repeated ones, (batch, max_size) bool."""
+        """Which columns of `rows` hold candidates, not repeated ones, (batch, max_size) bool."""
         return torch.arange(self.max_size, device=self.device) < self.sizes[index][:, None]
 
     def row(self, i: int) -> list[int]:
@@ -463,156 +488,148 @@ class Candidates:
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
     def log_weights(self, index: Tensor) -> Tensor | None:
-        """The evidence for each candidate of some rows, (batch, C): the log of its weight times the size of its set.
+        """The evidence for each candidate, (batch, C): the log of weight times size of set.
 
-        It is zero for other classes, and where all candidates have the same weight. None if nothing is known.
+        It is zero for other classes, and where all candidates have the same weight. None if nothing
+        is known.
         """
         return None if self._log_weights is None else self.spread(self._log_weights, index)
 
     def spread(self, flat: Tensor, index: Tensor) -> Tensor:
-        """The values of some rows, (batch, C), from `flat`, which has one value per label; zero for other classes."""
+        """The values of some rows, (batch, C), from `flat`, which has one value per label.
+
+        Zero for other classes.
+        """
         where, labels = self.rows(index)
         dense = flat.new_zeros(len(labels), self.n_classes)
         return dense.scatter_(1, labels, self.read(flat, where))
 
+    def _copy_with(self, **parts: Any) -> Candidates:
+        """A copy with other tensors or candidates in the place of some."""
+        kept = {"classes": self.classes, "groups": self.groups, "weights": self.weights}
+        known = {"offsets": self.offsets, "labels": self.labels, "observed": self.observed}
+        return Candidates(n_classes=self.n_classes, **{**kept, **known, **parts})
+
     def to(self, device: torch.device | str) -> Candidates:
-        groups, weights = (
-            None if part is None else part.to(device) for part in (self.groups, self.weights)
-        )
-        observed = None if self.observed is None else self.observed.to(device)
-        return Candidates(
-            self.offsets.to(device),
-            self.labels.to(device),
-            self.n_classes,
-            self.classes,
-            groups,
-            weights,
-            observed,
+        names = ("offsets", "labels", "groups", "weights", "observed")
+        parts = {name: getattr(self, name) for name in names}
+        return self._copy_with(
+            **{name: None if part is None else part.to(device) for name, part in parts.items()}
         )
 
     def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
         """Say which rows belong to the same picture or scene.
 
         Args:
-            groups: One hashable value per row, equal for rows of the same group; None removes the groups.
+            groups: One hashable value per row, equal for rows of the same group; None removes the
+                groups.
 
         Returns:
-            A copy with the attribute `groups`, numbered in order of first appearance; it shares the storage of the sets.
+            A copy with the attribute `groups`, numbered in order of first appearance; it shares the
+            storage of the sets.
 
         Raises:
             InputError: There is not one value per row, or a value is missing or not hashable.
 
         Examples:
-            >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
+            >>> sets = Candidates.of(["cat|dog", "cat|dog", "fox"])
+            >>> sets.with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
-        numbers = (
-            None
-            if groups is None
-            else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
-        )
+        numbers = None
+        if groups is not None:
+            numbers = torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
         observed = None if self.observed is None else self.observed.with_groups(groups)
-        return Candidates(
-            self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights, observed
-        )
+        return self._copy_with(groups=numbers, observed=observed)
 
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
 
-        Training starts from these weights and multiplies every later estimate by them. They are likelihoods: do not include how frequent
-        the classes are, which the rebalancer corrects for.
+        Training starts from these weights and multiplies every later estimate by them. They are
+        likelihoods: do not include how frequent the classes are, which the rebalancer corrects for.
 
         Args:
-            weights: One positive number per candidate, in the order of `labels`; None removes the weights.
+            weights: One positive number per candidate, in the order of `labels`; None removes the
+                weights.
 
         Returns:
-            A copy with the attribute `weights`, which sums to one in each row; it shares the storage of the sets.
+            A copy with the attribute `weights`, which sums to one in each row; it shares the
+            storage of the sets.
 
         Raises:
-            InputError: There is not one number per candidate, or a number is not positive and finite.
+            InputError: There is not one number per candidate, or a number is not positive and
+                finite.
 
         Examples:
             >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
             tensor([0.6667, 0.3333, 1.0000])
         """
-        shares = (
-            None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
-        )
-        return Candidates(
-            self.offsets,
-            self.labels,
-            self.n_classes,
-            self.classes,
-            self.groups,
-            shares,
-            self.observed,
+        if weights is None:
+            return self._copy_with(weights=None)
+        return self._copy_with(
+            weights=torch.from_numpy(self._normalised_weights(weights)).to(self.device)
         )
 
-    def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+    def _normalised_weights(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
         """One weight per candidate; those of a row sum to one."""
+        given = weights.detach().cpu() if isinstance(weights, Tensor) else weights
         try:
-            values = np.asarray(
-                weights.detach().cpu() if isinstance(weights, Tensor) else weights, dtype=np.float64
-            )
+            values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(
-                "The weights are not numbers: give one positive number per candidate."
-            ) from None
+            which = "The weights are not numbers"
+            raise InputError(f"{which}: give one positive number per candidate.") from None
         if values.shape != (len(self.labels),):
-            raise InputError(
-                f"The weights have shape {values.shape} for {len(self.labels)} candidates: give one number per candidate, row by row."
-            )
+            which = f"The weights have shape {values.shape} for {len(self.labels)} candidates"
+            raise InputError(f"{which}: give one number per candidate, row by row.")
         offsets = self.offsets.cpu().numpy()
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if len(wrong):
-            name = shown(self.classes[int(self.labels[wrong[0]])])
+            first = int(wrong[0])
+            name = shown(self.classes[int(self.labels[first])])
+            which = f"{PLAIN_ROW(row_at(first, offsets))} has the weight {values[first]} for {name}"
             raise InputError(
-                f"{PLAIN_ROW(row_at(int(wrong[0]), offsets))} has the weight {values[wrong[0]]} for {name}: weights must be positive; "
-                "remove a label that is impossible from the candidates."
+                f"{which}: weights must be positive; remove a label that is impossible from the "
+                "candidates."
             )
         starts, sizes = offsets[:-1], np.diff(offsets)
-        values = values / np.repeat(
-            np.maximum.reduceat(values, starts), sizes
-        )  # so that no sum overflows
-        values = np.maximum(
-            values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT
-        )
-        return np.asarray(
-            values / np.repeat(np.add.reduceat(values, starts), sizes), dtype=np.float32
-        )
+        most = np.repeat(np.maximum.reduceat(values, starts), sizes)
+        values = values / most  # so that no sum overflows
+        total = np.repeat(np.add.reduceat(values, starts), sizes)
+        values = np.maximum(values / total, LEAST_WEIGHT)
+        total = np.repeat(np.add.reduceat(values, starts), sizes)
+        return np.asarray(values / total, dtype=np.float32)
 
-    def select(self, rows: npt.ArrayLike) -> Candidates:
+    def select(self, rows: npt.ArrayLike | slice) -> Candidates:
         """The candidates of some rows, in the given order."""
-        chosen = np.asarray(rows)
-        offsets, labels = self.offsets.cpu().numpy(), self.labels.cpu().numpy()
-        sizes = (offsets[1:] - offsets[:-1])[chosen]
+        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
+        offsets = self.offsets.cpu().numpy()
+        sizes = np.diff(offsets)[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
-        chosen_offsets, chosen_labels = (
-            torch.from_numpy(indptr.astype(offsets.dtype)),
-            torch.from_numpy(labels[where]),
+
+        def at(part: Tensor | None, index: npt.NDArray[Any]) -> Tensor | None:
+            return None if part is None else torch.from_numpy(part.cpu().numpy()[index])
+
+        found = self._copy_with(
+            offsets=torch.from_numpy(indptr.astype(offsets.dtype)),
+            labels=at(self.labels, where),
+            groups=at(self.groups, chosen),
+            weights=at(self.weights, where),
+            observed=None if self.observed is None else self.observed.select(rows),
         )
-        groups = (
-            None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
-        )
-        weights = (
-            None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
-        )
-        observed = None if self.observed is None else self.observed.select(rows)
-        return Candidates(
-            chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights, observed
-        ).to(self.device)
+        return found.to(self.device)
 
     def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
-        """The candidates with other sets for some rows, such as the answers of a person who looked at them.
+        """The candidates with other sets for some rows, such as a person's answers.
 
         Args:
             rows: The numbers of these rows, each at most once.
             sets: Their new candidates, as class numbers.
 
         Returns:
-            A copy. The candidates of the given rows weigh the same; other rows keep their weights. The class prior is still estimated
-            from the sets as they were (`observed`), because people are asked about special rows.
+            A copy. The candidates of the given rows weigh the same; other rows keep their weights.
+            The class prior is still estimated from the sets as they were (`observed`), because
+            people are asked about special rows.
 
         Raises:
             InputError: A new set is empty, or has a number that is not a class.
@@ -621,10 +638,8 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
             [1]
         """
-        chosen, given = (
-            np.asarray(rows, dtype=np.int64),
-            [np.asarray(list(one), dtype=np.int64) for one in sets],
-        )
+        chosen = np.asarray(rows, dtype=np.int64)
+        given = [np.asarray(list(one), dtype=np.int64) for one in sets]
         owners = np.repeat(np.arange(len(self)), self.sizes.cpu().numpy())
         kept = ~np.isin(owners, chosen)
         owners = np.concatenate([owners[kept], np.repeat(chosen, [len(one) for one in given])])
@@ -633,62 +648,40 @@ class Candidates:
         indptr = np.searchsorted(owners[order], np.arange(len(self) + 1))
         found = Candidates.from_flat(indptr, labels[order], self.n_classes, self.classes)
         if self.weights is not None:
-            weights = np.append(
-                self.weights.cpu().numpy()[kept],
-                np.ones(len(labels) - kept.sum(), dtype=np.float32),
-            )
+            answered = np.ones(len(labels) - kept.sum(), dtype=np.float32)
+            weights = np.append(self.weights.cpu().numpy()[kept], answered)
             distinct = np.unique(owners * self.n_classes + labels, return_index=True)[1]
             found = found.with_weights(weights[distinct])
         observed = self if self.observed is None else self.observed
-        return Candidates(
-            found.offsets,
-            found.labels,
-            self.n_classes,
-            self.classes,
-            self.groups,
-            found.weights,
-            observed,
-        ).to(self.device)
+        return found._copy_with(groups=self.groups, observed=observed).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""
         labels = labels.to(self.device)
-        parts = self.parts(self.max_size)
-        return torch.cat(
-            [
-                (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
-                for part in parts
-            ]
-        )
+        found = [
+            (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
+            for part in self.parts(self.max_size)
+        ]
+        return torch.cat(found)
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
-        """All row numbers in parts, so that an array with `width` values per row of a part stays small."""
-        parts: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(
-            max(1, VALUES_PER_PASS // max(width, 1))
-        )
+        """All row numbers in parts, so that arrays with `width` values per row stay small."""
+        rows = torch.arange(len(self), device=self.device)
+        parts: tuple[Tensor, ...] = rows.split(max(1, VALUES_PER_PASS // max(width, 1)))
         return parts
 
     @property
     def n_bytes(self) -> int:
         """Memory in use, which grows when the first batch fills the table of positions."""
-        kept = (
-            self.offsets,
-            self.labels,
-            self._slots,
-            self.groups,
-            self.weights,
-            self._log_weights,
-            *(self.__dict__.get("_table") or ()),
-        )
+        flat = (self.offsets, self.labels, self.groups, self.weights, self._log_weights)
+        kept = (*flat, self._slots, *(self.__dict__.get("_table") or ()))
         return sum(t.numel() * t.element_size() for t in kept if t is not None)
 
     def __repr__(self) -> str:
-        mean = len(self.labels) / max(len(self), 1)
-        return (
-            f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
-        )
+        mean = f"{len(self.labels) / max(len(self), 1):.2f} candidates per row"
+        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean})"
 
-    # ---- checking -------------------------------------------------------------------------------------------------
+    # ---- checking --------------------------------------------------------------------------------
 
     def check_learnable(self) -> None:
         """Check that the sets can be trained on.
@@ -705,18 +698,18 @@ class Candidates:
             by_row = self.labels.view(len(self), -1)
             if bool((by_row == by_row[0]).all()):
                 names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
-                raise InputError(
-                    f"All {len(self)} rows have the same candidates ({names}), so the classes cannot be told apart: "
-                    "check how the sets were read."
-                )
+                which = f"All {len(self)} rows have the same candidates ({names})"
+                problem = "so the classes cannot be told apart"
+                raise InputError(f"{which}, {problem}: check how the sets were read.")
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
         if never:
-            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (
-                ", …" if len(never) > 5 else ""
-            )
+            names = ", ".join(shown(self.classes[label]) for label in never[:5])
+            names += ", …" if len(never) > 5 else ""
+            them = "it: remove it" if len(never) == 1 else "them: remove them"
             warnings.warn(
-                f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate ({names}), so nothing can be learned about "
-                f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes if that is not intended.",
+                f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate "
+                f"({names}), so nothing can be learned about {them} from the classes if that is "
+                "not intended.",
                 InputWarning,
                 stacklevel=2,
             )
@@ -733,18 +726,12 @@ def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.in
     """Number groups in order of first appearance."""
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
-        raise InputError(
-            f"There {are(len(listed))} {counted(len(listed), 'group')} for {counted(n_rows, 'row')}: give one per row."
-        )
+        which = f"There {are(len(listed))} {counted(len(listed), 'group')}"
+        raise InputError(f"{which} for {counted(n_rows, 'row')}: give one per row.")
     number: dict[Hashable, int] = {}
     for i, group in enumerate(listed):
-        if not isinstance(group, Hashable):
-            raise InputError(
-                f"{PLAIN_ROW(i)} has the group {shown(group)}: give one name or number per row."
-            )
-        if is_missing_value(group):
-            raise InputError(
-                f"{PLAIN_ROW(i)} has no group: give every row a group, its own if it shares none."
-            )
+        if not isinstance(group, Hashable) or is_missing_value(group):
+            which = f"{PLAIN_ROW(i)} has the group {shown(group)}"
+            raise InputError(f"{which}: give a name or number, which may be the row's own.")
         number.setdefault(group, len(number))
     return np.asarray([number[group] for group in listed], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Taxonomy: a tree of names whose leaves are classes, so that the name of a group can stand for all classes below it."""
+"""Taxonomy: a tree of names in which a group stands for all classes below it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ class Taxonomy:
     """A tree (or several) whose inner nodes are groups and whose leaves are classes.
 
     Args:
-        parents: For each name its parent; None or "" for a root. A parent that has no entry of its own is a root.
-        ranks: For some names their rank, such as `genus`; `genus:Vulpes` then means the same as `Vulpes`.
+        parents: For each name its parent; None or "" for a root. A parent that has no entry of its
+            own is a root.
+        ranks: For some names their rank, such as `genus`; `genus:Vulpes` then means the same as
+            `Vulpes`.
 
     Raises:
         InputError: The names form a circle.
@@ -36,25 +38,21 @@ class Taxonomy:
             if parent:
                 children.setdefault(parent, []).append(name)
         self._inner = children.keys()
-        # A genus without species is probably incomplete, but a species need not have subspecies because some do.
-        of_rank, of_groups = (
-            Counter(self.ranks.values()),
-            Counter(self.ranks[name] for name in children if name in self.ranks),
-        )
+        # A genus without species is probably incomplete, but a species need not have subspecies
+        # because some do.
+        of_rank = Counter(self.ranks.values())
+        of_groups = Counter(self.ranks[name] for name in children if name in self.ranks)
         group_ranks = {rank for rank, n in of_groups.items() if 2 * n > of_rank[rank]}
-        self._childless = {
+        childless = {
             name for name in parents if name not in children and self.ranks.get(name) in group_ranks
         }
-        # Every node has the leaves at an interval of all leaves, so that memory does not grow with the depth of the tree.
+        # Every node has the leaves at an interval of all leaves, so that memory does not grow with
+        # the depth of the tree.
         leaves: list[str] = []
         self._interval: dict[str, tuple[int, int]] = {}
         first: dict[str, int] = {}
-        waiting = [
-            (root, False)
-            for root in reversed(
-                [*(name for name in (*children, *parents) if not parents.get(name))]
-            )
-        ]
+        roots = [name for name in (*children, *parents) if not parents.get(name)]
+        waiting = [(root, False) for root in reversed(roots)]
         while waiting:
             name, is_left = waiting.pop()
             if is_left:
@@ -63,14 +61,13 @@ class Taxonomy:
                 first[name] = len(leaves)
                 waiting.append((name, True))
                 waiting += [(child, False) for child in reversed(children.get(name, ()))]
-                if name not in children and name not in self._childless:
+                if name not in children and name not in childless:
                     leaves.append(name)
         self.leaves = tuple(leaves)
         lost = next((name for name in parents if name not in first), None)
         if lost is not None:
-            raise InputError(
-                f"The taxonomy goes round in a circle: {shown(_circle(lost, parents))} is among its own parents; correct one."
-            )
+            which = f"{shown(_on_circle(lost, parents))} is among its own parents"
+            raise InputError(f"The taxonomy goes round in a circle: {which}; correct one.")
 
     @property
     def names(self) -> Iterable[str]:
@@ -97,8 +94,8 @@ class Taxonomy:
             The class itself, or all leaves below the group.
 
         Raises:
-            InputError: The name is not in the taxonomy, has another rank, or is a group without classes; the message is the end of a
-                sentence that names the row.
+            InputError: The name is not in the taxonomy, has another rank, or is a group without
+                classes; the message is the end of a sentence that names the row.
         """
         bare = self.bare(name)
         if bare not in self._interval:
@@ -106,23 +103,20 @@ class Taxonomy:
             if rest in self._interval:
                 actual = self.ranks.get(rest)
                 known = f"has the rank {shown(actual)}" if actual else "has no rank"
-                raise InputError(
-                    f"{shown(name)}, but {shown(rest)} {known} in the taxonomy: correct the rank, or omit it"
-                )
+                which = f"{shown(name)}, but {shown(rest)} {known} in the taxonomy"
+                raise InputError(f"{which}: correct the rank, or omit it")
             guess = get_close_matches(name, list(self._interval), n=1)
             hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
-            raise InputError(
-                f"{shown(name)}, which is not in the taxonomy{hint}: correct it, or add it to the taxonomy"
-            )
+            which = f"{shown(name)}, which is not in the taxonomy{hint}"
+            raise InputError(f"{which}: correct it, or add it to the taxonomy")
         start, end = self._interval[bare]
         if start == end:
-            raise InputError(
-                f"{shown(name)}, a group without any class below it in the taxonomy: add its classes, or name a class"
-            )
+            which = f"{shown(name)}, a group without any class below it in the taxonomy"
+            raise InputError(f"{which}: add its classes, or name a class")
         return self.leaves[start:end]
 
 
-def _circle(name: str, parents: Mapping[str, str | None]) -> str:
+def _on_circle(name: str, parents: Mapping[str, str | None]) -> str:
     """A name that lies on the circle to which the parents of `name` lead."""
     seen: set[str] = set()
     while name not in seen:
@@ -135,7 +129,8 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
     """A taxonomy from name, parent and rank of each entry; an empty parent or rank is none.
 
     Raises:
-        InputError: A name has two parents or two ranks, or names form a circle; `where` names the entry.
+        InputError: A name has two parents or two ranks, or names form a circle; `where` names the
+            entry.
     """
     parents: dict[str, str] = {}
     ranks: dict[str, str] = {}
@@ -143,16 +138,13 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
         if not name:
             raise InputError(f"{where(i)} has no name: name a class or a group, or drop it.")
         if name == parent:
-            raise InputError(
-                f"{where(i)} makes {shown(name)} its own parent: name another parent, or none for a root."
-            )
-        if parents.setdefault(name, parent) != parent:
-            before = f"the parent {shown(parents[name])}" if parents[name] else "no parent"
-            raise InputError(
-                f"{where(i)} gives {shown(name)} the parent {shown(parent)}, but it had {before} before: keep one of them."
-            )
-        if rank and ranks.setdefault(name, rank) != rank:
-            raise InputError(
-                f"{where(i)} gives {shown(name)} the rank {shown(rank)}, but it had {shown(ranks[name])} before: correct one."
-            )
+            which = f"{where(i)} makes {shown(name)} its own parent"
+            raise InputError(f"{which}: name another parent, or none for a root.")
+        for what, value, known in (("parent", parent, parents), ("rank", rank, ranks)):
+            if value or what == "parent":
+                before = known.setdefault(name, value)
+                if before != value:
+                    which = f"{where(i)} gives {shown(name)} the {what} {shown(value)}"
+                    had = f"the {what} {shown(before)}" if before else f"no {what}"
+                    raise InputError(f"{which}, but it had {had} before: keep one of them.")
     return Taxonomy(parents, ranks)

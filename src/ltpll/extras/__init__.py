@@ -1,4 +1,7 @@
-"""Extras, one loss term per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
+"""Extras, one loss term per file, found by their `name`.
+
+To add one, add a file (the imports here are for type checkers).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from ltpll.extras.sfn import SFN
 from ltpll.interfaces import Extra
 from ltpll.registry import Registry
 
-EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras").discover(
-    __name__, list(__path__)
-)
+EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras")
+EXTRAS.discover(__name__, list(__path__))
 
 __all__ = ["BCL", "EXTRAS", "LDD", "SFN", "BalancedHead", "Mixup", "PaCO"]

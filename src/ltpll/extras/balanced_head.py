@@ -1,4 +1,6 @@
-"""Balanced head (ours, after the balanced softmax of Ren et al., NeurIPS 2020): a second head that is trained for balanced predictions."""
+"""Balanced head (ours, after the balanced softmax of Ren et al., NeurIPS 2020): a second head that
+is trained for balanced predictions.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from ltpll.targets import floored
 
 
 class BalancedHead(Extra):
-    """A second linear head on the same features and targets, trained with the log of the mean target added to its logits.
+    """A second linear head, with the log of the mean target added to its logits in training.
 
-    Adding it leaves nothing of the class prior for the head to learn, so its own logits predict balanced classes. They are used instead
-    of the rebalancer's correction if every class counts the same (`goal="balanced"`).
+    Adding it leaves nothing of the class prior for the head to learn, so its own logits predict
+    balanced classes. They are used instead of the rebalancer's correction if every class counts the
+    same (`goal="balanced"`).
 
     Formula:
         h          = second head of f
@@ -24,8 +27,9 @@ class BalancedHead(Extra):
     References:
         Ours, after the balanced softmax.
 
-        Jiawei Ren, Cunjun Yu, Shunan Sheng, Xiao Ma, Haiyu Zhao, Shuai Yi and Hongsheng Li: Balanced Meta-Softmax for Long-Tailed
-        Visual Recognition, NeurIPS 2020. https://arxiv.org/abs/2007.10740
+        Jiawei Ren, Cunjun Yu, Shunan Sheng, Xiao Ma, Haiyu Zhao, Shuai Yi and Hongsheng Li:
+        Balanced Meta-Softmax for Long-Tailed Visual Recognition, NeurIPS 2020.
+        https://arxiv.org/abs/2007.10740
 
     Args:
         weight: The weight of the term.
@@ -43,12 +47,10 @@ class BalancedHead(Extra):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.head = nn.Linear(
-            head.in_features, head.out_features, device=head.weight.device, dtype=head.weight.dtype
-        )
-        self.register_buffer(
-            "log_mean_target", torch.zeros(head.out_features, device=head.weight.device)
-        )
+        sizes, weight = (head.in_features, head.out_features), head.weight
+        self.head = nn.Linear(*sizes, device=weight.device, dtype=weight.dtype)
+        start = torch.zeros(head.out_features, device=head.weight.device)
+        self.register_buffer("log_mean_target", start)
 
     def start_training(self, training: Training) -> None:
         self.end_epoch(training)

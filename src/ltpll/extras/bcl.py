@@ -1,4 +1,6 @@
-"""BCL (Zhu et al., "Balanced Contrastive Learning for Long-Tailed Visual Recognition", CVPR 2022): every class repels equally."""
+"""BCL (Zhu et al., "Balanced Contrastive Learning for Long-Tailed Visual Recognition", CVPR 2022):
+every class repels equally.
+"""
 
 from __future__ import annotations
 
@@ -7,48 +9,52 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
 from ltpll.blocks.contrastive import Projector
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
+from ltpll.validation import in_range
 
 
 def balanced_contrast(
     vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float
 ) -> Tensor:
-    """A supervised contrastive loss whose denominator averages over each class instead of summing over all examples.
+    """A supervised contrastive loss whose denominator averages over each class.
 
-    `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the comparison like examples.
+    `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the
+    comparison like examples.
     """
     n, n_classes = len(vectors), len(centres)
     others = torch.cat([labels, torch.arange(n_classes, device=labels.device)])
     allowed = ~torch.eye(n, n + n_classes, dtype=torch.bool, device=labels.device)
     same = (labels[:, None] == others[None, :]) & allowed
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
-    # How many vectors of each class an example is compared with: the centre included, the example itself excluded.
-    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(
-        0, others, torch.ones_like(others)
-    )
+    # How many vectors of each class an example is compared with: the centre included, the example
+    # itself excluded.
+    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device)
+    members.index_add_(0, others, torch.ones_like(others))
     counts = members - one_hot(labels, n_classes)
     log_counts = counts[:, others].float().log()
-    denominators = torch.logsumexp(
-        (similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1
-    )
+    balanced = (similarities - log_counts).masked_fill(~allowed, -torch.inf)
+    denominators = torch.logsumexp(balanced, dim=1)
     return (denominators - (similarities * same).sum(1) / same.sum(1)).mean()
 
 
 class BCL(Extra):
-    """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss over two views of each example and a learned centre per class.
+    """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss with a learned centre per class.
 
-    The label of an example is the candidate with the largest target, so the term starts once targets have been refined. With the
-    rebalancer `oracle-la` this is Oracle-BCL of the RECORDS paper.
+    The label of an example is the candidate with the largest target, so the term starts once
+    targets have been refined. With the rebalancer `oracle-la` this is Oracle-BCL of the RECORDS
+    paper.
 
     Formula:
-        y      = argmax_{j∈S} w_j,   v = projections of f of both views, c = the learned centres, all of unit length
+        y      = argmax_{j∈S} w_j
+        v      = the projections of f of both views, c = the learned centres, all of unit length
         U_k(i) = c_k and every v with y = k but v_i
-        term   = weight · mean over i of [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
+        term   = weight · mean over i of
+                 [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
 
     References:
-        Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced Contrastive Learning for Long-Tailed
-        Visual Recognition, CVPR 2022. https://doi.org/10.1109/CVPR52688.2022.00678
+        Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced
+        Contrastive Learning for Long-Tailed Visual Recognition, CVPR 2022.
+        https://doi.org/10.1109/CVPR52688.2022.00678
 
     Args:
         weight: The weight of the term.
@@ -68,16 +74,11 @@ class BCL(Extra):
         self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1
     ) -> None:
         super().__init__()
-        if not (weight >= 0 and temperature > 0 and width >= 1):
-            raise InputError(
-                "BCL's temperature and width must be positive, and its weight must not be negative."
-            )
-        self.weight, self.temperature, self.width, self.first_epoch = (
-            weight,
-            temperature,
-            width,
-            first_epoch,
-        )
+        in_range(weight, "BCL's weight", 0)
+        in_range(temperature, "BCL's temperature", 0, above=True)
+        in_range(width, "BCL's width", 1)
+        self.weight, self.temperature = weight, temperature
+        self.width, self.first_epoch = width, first_epoch
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
@@ -92,7 +93,7 @@ class BCL(Extra):
     ) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         vectors = self.projector(torch.cat(step.outputs.features[:2]))
-        term = balanced_contrast(
-            vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature
-        )
+        centres = normalize(self.centres, dim=1)
+        both = torch.cat([labels, labels])
+        term = balanced_contrast(vectors, both, centres, self.temperature)
         return self.weight * term

@@ -1,4 +1,6 @@
-"""LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): keep class vectors linearly independent."""
+"""LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): keep class vectors linearly
+independent.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import in_range
 
 
 class LDD(Extra):
-    """LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): a penalty on linearly dependent class vectors.
+    """LDD (Liu et al., ACML 2021): a penalty on linearly dependent class vectors.
 
-    The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS paper only gives the acronym and no
-    weight; its meaning and the formula are inferred from the literature on orthogonal class vectors (Xie et al., ICML 2018).
+    The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS
+    paper only gives the acronym and no weight; its meaning and the formula are inferred from the
+    literature on orthogonal class vectors (Xie et al., ICML 2018).
 
     Formula:
         A    = the rows of the head, each divided by its length
         term = weight · [tr(A·Aᵀ) − log det(A·Aᵀ + ε·I)]
 
     References:
-        Wenpeng Liu, Li Wang, Jie Chen, Yu Zhou, Ruirui Zheng and Jianjun He: A Partial Label Metric Learning Algorithm for Class
-        Imbalanced Data, ACML 2021. https://proceedings.mlr.press/v157/liu21f.html
+        Wenpeng Liu, Li Wang, Jie Chen, Yu Zhou, Ruirui Zheng and Jianjun He: A Partial Label Metric
+        Learning Algorithm for Class Imbalanced Data, ACML 2021.
+        https://proceedings.mlr.press/v157/liu21f.html
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         weight: The weight of the term.
@@ -39,10 +43,8 @@ class LDD(Extra):
 
     def __init__(self, weight: float = 0.01, epsilon: float = 1e-3) -> None:
         super().__init__()
-        if not (weight >= 0 and epsilon > 0):
-            raise InputError(
-                f"LDD's weight is {weight} and its epsilon {epsilon}: they must not be negative, and epsilon must be positive."
-            )
+        in_range(weight, "LDD's weight", 0)
+        in_range(epsilon, "LDD's epsilon", 0, above=True)
         self.weight = weight
         self.epsilon = epsilon
 
@@ -50,10 +52,10 @@ class LDD(Extra):
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
         directions = normalize(step.head.weight, dim=1)
-        gram = directions @ directions.T + self.epsilon * torch.eye(
-            len(directions), device=directions.device
-        )
-        # From the Cholesky factor; cholesky_ex does not check for success, which would force a synchronisation.
+        identity = torch.eye(len(directions), device=directions.device)
+        gram = directions @ directions.T + self.epsilon * identity
+        # From the Cholesky factor; cholesky_ex does not check for success, which would force a
+        # synchronisation.
         root, _ = torch.linalg.cholesky_ex(gram)
         log_determinant: Tensor = 2 * root.diagonal().log().sum()
         return self.weight * (directions.square().sum() - log_determinant)

@@ -1,4 +1,6 @@
-"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's loss on blends of two examples."""
+"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's loss
+on blends of two examples.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +8,24 @@ import torch
 from torch import Tensor
 
 from ltpll.blocks.selection import blend, mixup_weights
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import whole_number
 
 
 class Mixup(Extra):
-    """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of the inputs and targets of two examples.
+    """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of two examples.
 
-    All views of a batch share one λ and one permutation. The candidates of a blend are the union of both candidate sets. Differs from the
-    publication, as in the RECORDS paper: the loss on blends is added to the loss on the examples themselves, and λ is at least ½.
+    All views of a batch share one λ and one permutation. The candidates of a blend are the union of
+    both candidate sets. Differs from the publication, as in the RECORDS paper: the loss on blends
+    is added to the loss on the examples themselves, and λ is at least ½.
 
     Formula:
         λ    = max(λ₀, 1 − λ₀),  λ₀ ~ Beta(α, α)
         term = weight · the method's loss on (λx + (1−λ)x′, λw + (1−λ)w′, S ∪ S′)
 
     References:
-        Hongyi Zhang, Moustapha Cisse, Yann N. Dauphin and David Lopez-Paz: mixup: Beyond Empirical Risk Minimization, ICLR 2018.
-        https://openreview.net/forum?id=r1Ddp1-Rb
+        Hongyi Zhang, Moustapha Cisse, Yann N. Dauphin and David Lopez-Paz: mixup: Beyond Empirical
+        Risk Minimization, ICLR 2018. https://openreview.net/forum?id=r1Ddp1-Rb
 
     Args:
         alpha: α, a positive integer.
@@ -37,8 +40,7 @@ class Mixup(Extra):
 
     def __init__(self, alpha: int = 4, weight: float = 1.0, first_epoch: int = 1) -> None:
         super().__init__()
-        if int(alpha) != alpha or alpha < 1:
-            raise InputError(f"Mixup's alpha is {alpha}: it must be a whole number of at least 1.")
+        whole_number(alpha, 1, "Mixup's alpha")
         self.alpha = alpha
         self.weight = weight
         self.first_epoch = first_epoch

@@ -1,4 +1,6 @@
-"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): a contrastive loss with the class logits as learned centres."""
+"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): a contrastive loss with the
+class logits as learned centres.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,32 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ltpll.blocks.contrastive import Memory, contrastive_loss
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
+from ltpll.validation import in_range
 
 
 class PaCO(Extra):
-    """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes (logit plus log-prior) and with examples (projections).
+    """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes and with examples.
 
-    The positives of an example are its class, with weight 1, and the examples of its class, with weight `alpha` each. Its class is the
-    candidate with the largest target, so the term starts once targets have been refined. The prior is the rebalancer's, if it is used to
-    refine targets: with `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a momentum encoder.
+    The positives of an example are its class, with weight 1, and the examples of its class, with
+    weight `alpha` each. Its class is the candidate with the largest target, so the term starts once
+    targets have been refined. The prior is the rebalancer's, if it is used to refine targets: with
+    `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a
+    momentum encoder.
 
     Formula:
-        y    = argmax_{j∈S} w_j,   q = projection of f_weak,   k = projection of f of the second view by the momentum encoder
-        s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the queue of earlier k
+        y    = argmax_{j∈S} w_j
+        q    = projection of f_weak
+        k    = projection of f of the second view by the momentum encoder
+        s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the
+               queue of earlier k
         c_iu = 1 for the class y_i, alpha for a vector of the same y, 0 otherwise
         term = weight · mean over i of −Σ_u c_iu log( exp(s_iu) / Σ_v exp(s_iv) ) / Σ_u c_iu
         log π̂ is what the rebalancer subtracts when targets are refined, 0 if nothing
 
     References:
-        Jiequan Cui, Zhisheng Zhong, Shu Liu, Bei Yu and Jiaya Jia: Parametric Contrastive Learning, ICCV 2021.
-        https://arxiv.org/abs/2107.12028
+        Jiequan Cui, Zhisheng Zhong, Shu Liu, Bei Yu and Jiaya Jia: Parametric Contrastive Learning,
+        ICCV 2021. https://arxiv.org/abs/2107.12028
 
     Args:
         weight: The weight of the term.
@@ -56,18 +63,12 @@ class PaCO(Extra):
         first_epoch: int = 1,
     ) -> None:
         super().__init__()
-        if not (
-            weight >= 0
-            and alpha >= 0
-            and temperature > 0
-            and width >= 1
-            and queue >= 1
-            and 0 <= momentum <= 1
-        ):
-            raise InputError(
-                "PaCO's temperature, width and queue must be positive, its weight and alpha must not be negative, "
-                "and its momentum must lie between 0 and 1."
-            )
+        in_range(weight, "PaCO's weight", 0)
+        in_range(alpha, "PaCO's alpha", 0)
+        in_range(temperature, "PaCO's temperature", 0, above=True)
+        in_range(width, "PaCO's width", 1)
+        in_range(queue, "PaCO's queue", 1)
+        in_range(momentum, "PaCO's momentum", 0, 1)
         self.weight, self.alpha, self.temperature, self.width = weight, alpha, temperature, width
         self.queue, self.momentum, self.first_epoch = queue, momentum, first_epoch
 

@@ -1,4 +1,7 @@
-"""Methods, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
+"""Methods, one per file, found by their `name`.
+
+To add one, add a file (the imports here are for type checkers).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from ltpll.methods.proden import PRODEN
 from ltpll.methods.solar import SoLar
 from ltpll.registry import Registry
 
-METHODS: Registry[Method] = Registry("method", Method, "ltpll.methods").discover(
-    __name__, list(__path__)
-)
+METHODS: Registry[Method] = Registry("method", Method, "ltpll.methods")
+METHODS.discover(__name__, list(__path__))
 
 __all__ = ["CAVL", "CC", "CORR", "HTC", "LW", "METHODS", "PRODEN", "PiCO", "SoLar"]

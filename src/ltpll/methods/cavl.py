@@ -1,4 +1,6 @@
-"""CAVL (Zhang et al., "Exploiting Class Activation Value for Partial-Label Learning", ICLR 2022): train on a single candidate."""
+"""CAVL (Zhang et al., "Exploiting Class Activation Value for Partial-Label Learning", ICLR 2022):
+train on a single candidate.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,20 @@ from ltpll.interfaces import Method, Outputs
 
 
 class CAVL(Method):
-    """CAVL (Zhang et al., ICLR 2022): cross-entropy against one-hot targets at the candidate with the largest activation value.
+    """CAVL (Zhang et al., ICLR 2022): the candidate with the largest activation value is the label.
 
-    Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies by the 0/1 mask, which picks a
-    non-candidate (value 0) whenever every candidate's activation value is negative.
+    Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies
+    by the 0/1 mask, which picks a non-candidate (value 0) whenever every candidate's activation
+    value is negative.
 
     Formula:
         loss    = CE(w, z)
         targets = onehot(argmax_{j∈S} |ẑ_j − 1| · ẑ_j)
 
     References:
-        Fei Zhang, Lei Feng, Bo Han, Tongliang Liu, Gang Niu, Tao Qin and Masashi Sugiyama: Exploiting Class Activation Value for
-        Partial-Label Learning, ICLR 2022. https://openreview.net/forum?id=qqdXHUGec9h
+        Fei Zhang, Lei Feng, Bo Han, Tongliang Liu, Gang Niu, Tao Qin and Masashi Sugiyama:
+        Exploiting Class Activation Value for Partial-Label Learning, ICLR 2022.
+        https://openreview.net/forum?id=qqdXHUGec9h
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=CAVL())

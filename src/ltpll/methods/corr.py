@@ -1,4 +1,6 @@
-"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML 2022): make all views agree."""
+"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML
+2022): make all views agree.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +13,40 @@ from torch.nn.functional import kl_div, log_softmax
 from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Method, Outputs
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 EPSILON = 1e-9
-# A class outside a set that may lack the true label, with the target w, is pushed down by (1 − w)^DOUBT. Without the push, a class that is
-# the likeliest one outside many sets spreads to every row; with a full push, labels hardly leave their sets.
+# A class outside a set that may lack the true label, with the target w, is pushed down by (1 −
+# w)^DOUBT. Without the push, a class that is the likeliest one outside many sets spreads to every
+# row; with a full push, labels hardly leave their sets.
 DOUBT = 4
 
 
 class CORR(Method):
     """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target.
 
-    Targets are the normalised geometric mean of the views' probabilities on the candidates. Where sets may lack the true label
-    (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in the first term, so that they are pushed down only as far as they
-    are not taken for the label.
+    Targets are the normalised geometric mean of the views' probabilities on the candidates. Where
+    sets may lack the true label (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in
+    the first term, so that they are pushed down only as far as they are not taken for the label.
 
     Formula:
-        loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)                     form "records"
-                  Σ_{j∉S} −log(|1 − p_1j| + 10⁻⁹)  +  λ · min(e / ramp_epochs, 1) · Σ_v KL(w ‖ p_v)  form "original"
+        loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)
+                  for the form "records";
+                  Σ_{j∉S} −log(|1 − p_1j| + 10⁻⁹)  +  λ · min(e / ramp_epochs, 1) · Σ_v KL(w ‖ p_v)
+                  for the form "original"
         targets = softmax_S(mean of ẑ_v over the views v)
 
     References:
-        Dong-Dong Wu, Deng-Bao Wang and Min-Ling Zhang: Revisiting Consistency Regularization for Deep Partial Label Learning, ICML 2022.
-        https://proceedings.mlr.press/v162/wu22l.html
+        Dong-Dong Wu, Deng-Bao Wang and Min-Ling Zhang: Revisiting Consistency Regularization for
+        Deep Partial Label Learning, ICML 2022. https://proceedings.mlr.press/v162/wu22l.html
 
     Args:
-        form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms on both views, λ = 1 from the start.
-            "original" is the ICML 2022 publication: a third view, the negative term on the first view only, λ growing linearly.
+        form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms
+            on both views, λ = 1 from the start. "original" is the ICML 2022 publication: a third
+            view, the negative term on the first view only, λ growing linearly.
         weight: λ, the weight of the consistency term.
-        ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original form only.
+        ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original
+            form only.
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
@@ -55,13 +63,9 @@ class CORR(Method):
     ) -> None:
         super().__init__()
         if form not in ("records", "original"):
-            raise InputError(
-                f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three views)."
-            )
-        if ramp_epochs < 0:
-            raise InputError(
-                f"CORR's ramp_epochs is {ramp_epochs}: it counts epochs and must not be negative."
-            )
+            which = f"CORR has no form {form!r}"
+            raise InputError(f"{which}: choose 'records' (two views) or 'original' (three views).")
+        in_range(ramp_epochs, "CORR's ramp_epochs", 0)
         self.form = form
         self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
         self.weight = weight
@@ -76,12 +80,11 @@ class CORR(Method):
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
-        # Zero targets rather than non-candidates: the two differ for blended examples, and the RECORDS paper blends in this form.
-        inside = (
-            (targets == 0).to(targets.dtype)
-            if self.form == "records"
-            else torch.zeros_like(targets)
-        )
+        # Zero targets rather than non-candidates: the two differ for blended examples, and the
+        # RECORDS paper blends in this form.
+        inside = torch.zeros_like(targets)
+        if self.form == "records":
+            inside = (targets == 0).to(targets.dtype)
         ruled_out = torch.where(candidates, inside, (1 - targets) ** DOUBT)
         pushed = log_p if self.form == "records" else log_p[:1]
         # abs, because rounding can lift p just above 1.

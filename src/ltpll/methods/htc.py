@@ -1,4 +1,6 @@
-"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): one head for frequent and one for rare classes."""
+"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): one head for
+frequent and one for rare classes.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from ltpll.blocks.selection import (
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 EPSILON = 1e-5
@@ -33,40 +36,49 @@ class Branch(NamedTuple):
 
 
 class HTC(Method):
-    """HTC (Jia et al., AAAI 2024): a head that learns the imbalanced classes, and a tail head that learns balanced labels.
+    """HTC (Jia et al., AAAI 2024): a head for imbalanced, and a tail head for balanced labels.
 
-    The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads learn from the targets, and from blends
-    and strong views of reliable examples: those with the lowest loss in each class, with quotas in proportion to the prior for the head
-    and equal quotas for the tail head. Targets move towards the tail head's predictions, the prior is the mean target of the last epoch,
-    and a small layer learns to weight the two heads for prediction.
+    The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads
+    learn from the targets, and from blends and strong views of reliable examples: those with the
+    lowest loss in each class, with quotas in proportion to the prior for the head and equal quotas
+    for the tail head. Targets move towards the tail head's predictions, the prior is the mean
+    target of the last epoch, and a small layer learns to weight the two heads for prediction.
 
     The tail head and this layer belong to the method. `variants` predict with one head only.
-    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and with zero weight, so that shapes stay
-    the same.
+    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and
+    with zero weight, so that shapes stay the same.
 
     Formula:
         t          = tail head of f
-        b          = softmax(z_weak − τ log π̂)                                     labels of the tail head
-        loss       = CE(w, z_weak) + η · mean over R  of [CE(w, z_strong) + CE(λw + (1−λ)w′, z_blend)]
-                   + CE(w, t_weak) + η · mean over R′ of [CE(b, t_strong) + CE(λb + (1−λ)b′, t_blend)]
-                   + ½ e/E · CE(w, g)                                              trains the weights α only
-        R          = of each class k = argmax w the ⌈B · π̂_k · ρ⌉ examples with the lowest CE(w, z_weak); none in the first epoch
-        R′         = of each class k = argmax b the ⌈B/C · ρ⌉ examples with the lowest CE(b, t_weak); none in the first epoch
+        b          = softmax(z_weak − τ log π̂), the labels of the tail head
+        loss       = CE(w, z_weak)
+                   + η · mean over R  of [CE(w, z_strong) + CE(λw + (1−λ)w′, z_blend)]
+                   + CE(w, t_weak)
+                   + η · mean over R′ of [CE(b, t_strong) + CE(λb + (1−λ)b′, t_blend)]
+                   + ½ e/E · CE(w, g), which trains the weights α only
+        R          = of each class k = argmax w the ⌈B · π̂_k · ρ⌉ examples with the lowest
+                     CE(w, z_weak); none in the first epoch
+        R′         = of each class k = argmax b the ⌈B/C · ρ⌉ examples with the lowest
+                     CE(b, t_weak); none in the first epoch
         η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1]
-        g          = α₁ softmax(z − log π̂) + α₂ softmax(t),  (α₁, α₂) = a linear layer of both, positive, of unit length
+        g          = α₁ softmax(z − log π̂) + α₂ softmax(t)
+        (α₁, α₂)   = a linear layer of both, positive, of unit length
         targets    = (1 − move) · w + move · softmax_S(t_weak + log a), from the first epoch on
-        π̂          = mean target of the last epoch, uniform in the first;  10⁻⁵ is added before a logarithm
+        π̂          = mean target of the last epoch, uniform in the first;  10⁻⁵ is added before a
+                     logarithm
         prediction = g;  z for the variant "head", t for "tail"
 
     References:
-        Yuheng Jia, Xiaorui Peng, Ran Wang and Min-Ling Zhang: Long-Tailed Partial Label Learning by Head Classifier and Tail Classifier
-        Cooperation, AAAI 2024. https://doi.org/10.1609/aaai.v38i11.29182
+        Yuheng Jia, Xiaorui Peng, Ran Wang and Min-Ling Zhang: Long-Tailed Partial Label Learning by
+        Head Classifier and Tail Classifier Cooperation, AAAI 2024.
+        https://doi.org/10.1609/aaai.v38i11.29182
 
     Args:
         tau: The strength of the logit adjustment that makes the tail head's labels.
         move: How far targets move towards the tail head's predictions in a step, from 0 to 1.
         strength: The final weight of the loss on reliable examples.
-        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        quota: The share of the batch that is considered reliable, at the start and after
+            `ramp_epochs`.
         ramp_epochs: The number of epochs in which `strength` and `quota` reach their final values.
 
     Examples:
@@ -94,21 +106,14 @@ class HTC(Method):
         ramp_epochs: int = 50,
     ) -> None:
         super().__init__()
-        if len(quota) != 2 or not all(0 <= number <= 1 for number in (*quota, strength, move)):
-            raise InputError(
-                "HTC's strength, move and both numbers of quota (first and last epoch) must lie between 0 and 1."
-            )
-        if ramp_epochs < 1 or not tau >= 0:
-            raise InputError(
-                "HTC's ramp_epochs must be positive, and its tau must not be negative."
-            )
-        self.tau, self.move, self.final_strength, self.quota, self.ramp_epochs = (
-            tau,
-            move,
-            strength,
-            quota,
-            ramp_epochs,
-        )
+        if len(quota) != 2:
+            raise InputError("HTC's quota needs two numbers, for the first and the last epoch.")
+        for value in (*quota, strength, move):
+            in_range(value, "HTC's strength, move or quota", 0, 1)
+        in_range(ramp_epochs, "HTC's ramp_epochs", 1)
+        in_range(tau, "HTC's tau", 0)
+        self.tau, self.move, self.final_strength = tau, move, strength
+        self.quota, self.ramp_epochs = quota, ramp_epochs
         for name in ("share", "strength", "fusing"):
             self.register_buffer(name, torch.zeros(()))
         self.register_buffer("relies", torch.zeros((), dtype=torch.bool))
@@ -137,19 +142,18 @@ class HTC(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return self._moved(self._tail_outputs(outputs), targets, candidates)
+        return self._moved_targets(self._tail_outputs(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
         weighted = self._tail_outputs(step.outputs.detach()).weighted(step.batch.log_weights)
-        return self._moved(weighted, step.batch.targets, step.batch.candidates)
+        return self._moved_targets(weighted, step.batch.targets, step.batch.candidates)
 
     def _tail_outputs(self, outputs: Outputs) -> Outputs:
         return outputs._replace(logits=(self.tail(outputs.features[0]),))
 
-    def _moved(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return (1 - self.move) * targets + self.move * restricted_softmax(
-            tail.logits[0], candidates
-        )
+    def _moved_targets(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        refined = restricted_softmax(tail.logits[0], candidates)
+        return (1 - self.move) * targets + self.move * refined
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
@@ -158,50 +162,38 @@ class HTC(Method):
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
         tail = Branch(tail_weak, tail_strong, balanced, uniform)
-        chosen, blends, labels = zip(
-            *(self._blend(branch, step) for branch in (head, tail)), strict=True
-        )
-        of_blends = step.forward(blends)
-        blended = (of_blends.logits[0], self.tail(of_blends.features[1]))
-        loss = self.fusing * cross_entropy(
-            self._fused(weak.detach(), tail_weak.detach()), step.batch.targets
-        )
-        for branch, reliable, mixed, mixed_labels in zip(
-            (head, tail), chosen, blended, labels, strict=True
-        ):
-            on_reliable = masked_mean(
-                cross_entropy(mixed, mixed_labels, reduction="none"), reliable
-            )
-            on_reliable = on_reliable + masked_mean(
-                cross_entropy(branch.strong, branch.labels, reduction="none"), reliable
-            )
-            loss = (
-                loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
-            )
+        parts = [self._blend_reliable(branch, step) for branch in (head, tail)]
+        of_blends = step.forward([blended for _, blended, _ in parts])
+        mixed = (of_blends.logits[0], self.tail(of_blends.features[1]))
+        fused = self._fused(weak.detach(), tail_weak.detach())
+        loss = self.fusing * cross_entropy(fused, step.batch.targets)
+        for branch, (chosen, _, labels), logits in zip((head, tail), parts, mixed, strict=True):
+            losses = cross_entropy(logits, labels, reduction="none")
+            on_reliable = masked_mean(losses, chosen)
+            losses = cross_entropy(branch.strong, branch.labels, reduction="none")
+            on_reliable = on_reliable + masked_mean(losses, chosen)
+            on_all = cross_entropy(branch.weak, step.batch.targets)
+            loss = loss + on_all + self.strength * on_reliable
         return loss
 
     @torch.no_grad()
-    def _blend(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-        """Which examples are reliable for a head, their blends with each other, and the labels of the blends."""
+    def _blend_reliable(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
+        """Which examples are reliable for a head, their blends with each other, and the labels of
+        the blends.
+        """
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
-        share, partner = (
-            mixup_weights(MIXUP_ALPHA, step.generator),
-            mixup_partners(chosen, step.generator),
-        )
-        return (
-            chosen,
-            blend(step.batch.views[0], partner, share),
-            blend(branch.labels, partner, share),
-        )
+        share = mixup_weights(MIXUP_ALPHA, step.generator)
+        partner = mixup_partners(chosen, step.generator)
+        views = blend(step.batch.views[0], partner, share)
+        return chosen, views, blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
         """The weighted sum of both heads' probabilities, the head's with the prior removed."""
         both = torch.softmax(head - self.log_prior(), dim=1), torch.softmax(tail, dim=1)
-        weights = normalize(
-            torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1), dim=1
-        )
+        weights = torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1)
+        weights = normalize(weights, dim=1)
         return weights[:, :1] * both[0] + weights[:, 1:] * both[1]
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
@@ -210,9 +202,8 @@ class HTC(Method):
         tail = tuple(self.tail(features) for features in outputs.features)
         if variant == "tail":
             return outputs._replace(logits=tail)
-        return outputs._replace(
-            logits=tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True))
-        )
+        pairs = zip(outputs.logits, tail, strict=True)
+        return outputs._replace(logits=tuple(self._fused(*logits) for logits in pairs))
 
     def log_prior(self) -> Tensor:
         return (self.prior + EPSILON).log()

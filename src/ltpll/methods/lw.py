@@ -1,4 +1,6 @@
-"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): weighted losses for candidates and non-candidates."""
+"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): weighted losses
+for candidates and non-candidates.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,28 @@ from torch import Tensor
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 EPSILON = 1e-8
 
 
 class LW(Method):
-    """LW (Wen et al., ICML 2021): a weighted loss that raises the candidates, and one that lowers the other classes.
+    """LW (Wen et al., ICML 2021): weighted losses raise the candidates and lower other classes.
 
-    Refined targets sum to one over the candidates, and again over the other classes; before, they are 1/C for every class.
+    Refined targets sum to one over the candidates, and again over the other classes; before, they
+    are 1/C for every class.
 
     Formula:
-        loss    = Σ_{j∈S} w_j σ(−z_j)              +  β Σ_{j∉S} w_j σ(z_j)                     form "sigmoid"
-                  Σ_{j∈S} w_j · −log(p_j + 10⁻⁸)   +  β Σ_{j∉S} w_j · −log(|1 − p_j| + 10⁻⁸)   form "cross-entropy"
+        loss    = Σ_{j∈S} w_j σ(−z_j)  +  β Σ_{j∉S} w_j σ(z_j)
+                  for the form "sigmoid";
+                  Σ_{j∈S} w_j · −log(p_j + 10⁻⁸)  +  β Σ_{j∉S} w_j · −log(|1 − p_j| + 10⁻⁸)
+                  for the form "cross-entropy"
         targets = softmax_S(ẑ) on the candidates, softmax over the other classes of ẑ on those
 
     References:
-        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
-        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged
+        Weighted Loss for Partial Label Learning, ICML 2021.
+        https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
         form: The loss of each class, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
@@ -46,10 +53,7 @@ class LW(Method):
         super().__init__()
         if form not in ("sigmoid", "cross-entropy"):
             raise InputError(f"LW has no form {form!r}: choose 'sigmoid' or 'cross-entropy'.")
-        if not beta >= 0:
-            raise InputError(
-                f"LW's beta is {beta}: it weighs the non-candidates and must not be negative."
-            )
+        in_range(beta, "LW's beta", 0)
         self.form = form
         self.beta = beta
 
@@ -59,7 +63,8 @@ class LW(Method):
             inside, outside = torch.sigmoid(-logits), torch.sigmoid(logits)
         else:
             p = torch.softmax(logits, dim=1)
-            # The authors add the same constant; it matters for labels whose probability is almost 0.
+            # The authors add the same constant; it matters for labels whose probability is almost
+            # 0.
             inside, outside = -torch.log(p + EPSILON), -torch.log((1 - p).abs() + EPSILON)
         return (targets * torch.where(candidates, inside, self.beta * outside)).sum(1).mean()
 

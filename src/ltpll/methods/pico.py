@@ -1,4 +1,6 @@
-"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR 2022): trust the nearest prototype."""
+"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR
+2022): trust the nearest prototype.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,39 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.validation import in_range
 
 
 class PiCO(Method):
-    """PiCO (Wang et al., ICLR 2022): cross-entropy against the targets, plus a contrastive loss over examples with the same likely label.
+    """PiCO (Wang et al., ICLR 2022): cross-entropy plus a contrastive loss.
 
-    The contrastive loss compares projected features: those of the weak view, with gradients, against those of the strong view from a
-    momentum encoder and a queue of earlier ones. Each class has a prototype, the running mean of the projections of examples whose
-    likeliest candidate it is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
+    The contrastive loss compares projected features: those of the weak view, with gradients,
+    against those of the strong view from a momentum encoder and a queue of earlier ones. Each class
+    has a prototype, the running mean of the projections of examples whose likeliest candidate it
+    is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
     φ·w + (1 − φ)·onehot, with decreasing φ.
 
-    A rebalancer affects which candidate is likeliest, and the predictions.
-    Differs from the authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and the queue is never
-    longer than the data set.
+    A rebalancer affects which candidate is likeliest, and the predictions. Differs from the
+    authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and
+    the queue is never longer than the data set.
 
     Formula:
-        y       = argmax_{j∈S} ẑ_j,   q = projection of f_weak,   k = projection of f_strong by the momentum encoder
-        loss    = CE(w, z_weak) + weight · mean over i of −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
+        y       = argmax_{j∈S} ẑ_j
+        q       = projection of f_weak,   k = projection of f_strong by the momentum encoder
+        loss    = CE(w, z_weak) + weight · mean over i of
+                  −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
         A(i)    = all q but q_i, all k, and the queue of earlier k
         P(i)    = the vectors of A(i) with the same y;  only k_i before first_epoch
-        μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised;  γ = prototype_momentum
+        μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised
+        γ       = prototype_momentum
         targets = φ · w + (1 − φ) · onehot(argmax_{j∈S} q·μ_j / T + log a_j)
-                  they move before the loss of the same step;  φ falls linearly from phi[0] to phi[1]
+                  they move before the loss of the same step;
+                  φ falls linearly from phi[0] to phi[1]
 
     References:
-        Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO: Contrastive Label Disambiguation for
-        Partial Label Learning, ICLR 2022. https://openreview.net/forum?id=EhYjZy6e1gJ
+        Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO:
+        Contrastive Label Disambiguation for Partial Label Learning, ICLR 2022.
+        https://openreview.net/forum?id=EhYjZy6e1gJ
 
     Args:
         weight: The weight of the contrastive loss.
@@ -46,8 +55,8 @@ class PiCO(Method):
         momentum: The momentum of the momentum encoder.
         prototype_momentum: The momentum of the prototypes.
         phi: φ in the first and in the last epoch.
-        first_epoch: The epoch (from 0) from which on examples with the same likely label are positives; before it, the only positive of an
-            example is its other view.
+        first_epoch: The epoch (from 0) from which on examples with the same likely label are
+            positives; before it, the only positive of an example is its other view.
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=PiCO(queue=4096))
@@ -73,23 +82,17 @@ class PiCO(Method):
         first_epoch: int = 1,
     ) -> None:
         super().__init__()
-        if not (weight >= 0 and temperature > 0 and width >= 1 and queue >= 1):
-            raise InputError(
-                "PiCO's temperature, width and queue must be positive, and its weight must not be negative."
-            )
-        if len(phi) != 2 or not all(
-            0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)
-        ):
-            raise InputError(
-                "PiCO's momentum, prototype_momentum and both numbers of phi (first and last epoch) must lie between 0 and 1."
-            )
+        for value, name in ((width, "width"), (queue, "queue")):
+            in_range(value, f"PiCO's {name}", 1)
+        in_range(weight, "PiCO's weight", 0)
+        in_range(temperature, "PiCO's temperature", 0, above=True)
+        if len(phi) != 2:
+            raise InputError("PiCO's phi needs two numbers, for the first and the last epoch.")
+        for number in (momentum, prototype_momentum, *phi):
+            in_range(number, "PiCO's momentum, prototype_momentum or phi", 0, 1)
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
-        self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = (
-            momentum,
-            prototype_momentum,
-            phi,
-            first_epoch,
-        )
+        self.momentum, self.prototype_momentum = momentum, prototype_momentum
+        self.phi_range, self.first_epoch = phi, first_epoch
         self.register_buffer("phi", torch.tensor(float(phi[0])))
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
@@ -115,22 +118,19 @@ class PiCO(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return self._moved(self._similarities(outputs), targets, candidates)
+        return self._moved_targets(self._similarities(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
-        similarities, log_weights = (
-            self._similarities(step.outputs.detach()),
-            step.batch.log_weights,
-        )
-        if log_weights is not None:
-            similarities = similarities / self.temperature + log_weights
-        return self._moved(similarities, step.batch.targets, step.batch.candidates)
+        similarities = self._similarities(step.outputs.detach())
+        if step.batch.log_weights is not None:
+            similarities = similarities / self.temperature + step.batch.log_weights
+        return self._moved_targets(similarities, step.batch.targets, step.batch.candidates)
 
     def _similarities(self, outputs: Outputs) -> Tensor:
         similarities: Tensor = self.memory.projector(outputs.features[0]) @ self.prototypes.T
         return similarities
 
-    def _moved(self, similarities: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
+    def _moved_targets(self, similarities: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
         nearest = similarities.masked_fill(~candidates, -torch.inf).argmax(1)
         return self.phi * targets + (1 - self.phi) * one_hot(nearest, targets.shape[1])
 
@@ -140,31 +140,25 @@ class PiCO(Method):
         self.update_prototypes(query.detach(), labels)
         similarities, same, allowed = self.memory.compare(query, key, labels, self.temperature)
         n = len(labels)
-        own = torch.eye(
-            n, same.shape[1] - n, dtype=torch.bool, device=same.device
-        )  # the second views follow the batch itself
+        # The second views follow the batch itself.
+        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)
         own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
-        contrast = contrastive_loss(
-            similarities, torch.where(self.by_label, same, own).float(), allowed
-        )
-        return (
-            self.loss(step.outputs, step.batch.targets, step.batch.candidates)
-            + self.weight * contrast
-        )
+        positives = torch.where(self.by_label, same, own).float()
+        contrast = contrastive_loss(similarities, positives, allowed)
+        plain = self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+        return plain + self.weight * contrast
 
     def end_epoch(self, training: Training) -> None:
         self.memory.queue.limit_to(len(training.targets))
 
     @torch.no_grad()
     def update_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
-        """Update the running means as if the examples came one by one, but for the whole batch at once."""
+        """Update the running means as if the examples came one by one."""
         m = self.prototype_momentum
         members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
-        later = (
-            members.flip(0).cumsum(0).flip(0) - members
-        )  # examples of each class that come after this one
+        # The examples of each class that come after this one.
+        later = members.flip(0).cumsum(0).flip(0) - members
         weights = members * (1 - m) * m**later
         kept = m ** members.sum(0)
-        self.prototypes.copy_(
-            normalize(kept[:, None] * self.prototypes + weights.T @ vectors, dim=1)
-        )
+        moved = kept[:, None] * self.prototypes + weights.T @ vectors
+        self.prototypes.copy_(normalize(moved, dim=1))

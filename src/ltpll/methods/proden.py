@@ -1,4 +1,6 @@
-"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML 2020): weight candidates by softmax."""
+"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML
+2020): weight candidates by softmax.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,16 @@ from ltpll.targets import restricted_softmax
 
 
 class PRODEN(Method):
-    """PRODEN (Lv et al., ICML 2020): cross-entropy against the targets, which are the softmax over the candidates.
+    """PRODEN (Lv et al., ICML 2020): cross-entropy against the softmax over the candidates.
 
     Formula:
         loss    = CE(w, z)
         targets = softmax_S(ẑ)
 
     References:
-        Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive Identification of True Labels for Partial-Label
-        Learning, ICML 2020. https://proceedings.mlr.press/v119/lv20a.html
+        Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive
+        Identification of True Labels for Partial-Label Learning, ICML 2020.
+        https://proceedings.mlr.press/v119/lv20a.html
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=PRODEN())

@@ -1,4 +1,6 @@
-"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): assign labels so that each class gets its share."""
+"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): assign labels so that each
+class gets its share.
+"""
 
 from __future__ import annotations
 
@@ -20,47 +22,60 @@ from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
+from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 
 
 class SoLar(Method):
-    """SoLar (Wang et al., NeurIPS 2022): optimal transport assigns labels so that the class shares match an estimated prior.
+    """SoLar (Wang et al., NeurIPS 2022): labels whose class shares match an estimated prior.
 
-    Labels are assigned to the batch together with a queue of earlier batches. The examples of each class with the lowest loss against
-    these labels are reliable and learn them, on both views and on blends of the weak view; all others learn from targets like PRODEN's.
-    After each epoch the prior moves towards the share of training examples that the network assigns to each class. After
-    `estimation_epochs`, the network, the targets and the schedule restart, and the prior moves more slowly.
+    Labels are assigned to the batch together with a queue of earlier batches. The examples of each
+    class with the lowest loss against these labels are reliable and learn them, on both views and
+    on blends of the weak view; all others learn from targets like PRODEN's. After each epoch the
+    prior moves towards the share of training examples that the network assigns to each class. After
+    `estimation_epochs`, the network, the targets and the schedule restart, and the prior moves more
+    slowly.
 
-    The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`, `estimation_epochs=20`, `rates=(0.05, 0.01)`.
-    Differs from the authors' code: a queue that is not full yet is already used, and unreliable examples stay in the batch of blends,
-    unblended and with zero weight, so that shapes stay the same.
+    The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`,
+    `estimation_epochs=20`, `rates=(0.05, 0.01)`. Differs from the authors' code: a queue that is
+    not full yet is already used, and unreliable examples stay in the batch of blends, unblended and
+    with zero weight, so that shapes stay the same.
 
     Formula:
-        q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch and the queue is r (Sinkhorn)
-        loss       = η · mean over R of [CE(q, z_weak) + CE(q, z_strong) + CE(λq + (1−λ)q′, z_blend)]
+        q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch
+                     and the queue is r (Sinkhorn)
+        loss       = η · mean over R of
+                     [CE(q, z_weak) + CE(q, z_strong) + CE(λq + (1−λ)q′, z_blend)]
                    + (1 − η) · mean over the others of CE(w, z_weak)
-        R          = of each class k = argmax q the ⌈B · r_k · ρ⌉ examples with the lowest CE(q, z_weak), and all with
+        R          = of each class k = argmax q the ⌈B · r_k · ρ⌉ examples with the lowest
+                     CE(q, z_weak), and all with
                      Σ_j q_j p_j > confident; none in the first epoch of a stage
-        η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1];  e counts from 0 in each stage
+        η          = strength · min(e / ramp_epochs, 1);  e counts from 0 in each stage
+        ρ          grows likewise from quota[0] to quota[1]
         targets    = softmax_S(ẑ_weak), from the first epoch on
-        r          ← (1 − rate) · r + rate · share of each class among argmax_{j∈S} z of all training examples, after each epoch
+        r          ← (1 − rate) · r + rate · share of each class among argmax_{j∈S} z of all
+                     training examples, after each epoch
         prediction = z;  z − log r with `la`, and for the variant "la"
 
     References:
-        Haobo Wang, Mingxuan Xia, Yixuan Li, Yuren Mao, Lei Feng, Gang Chen and Junbo Zhao: SoLar: Sinkhorn Label Refinery for Imbalanced
-        Partial-Label Learning, NeurIPS 2022.
+        Haobo Wang, Mingxuan Xia, Yixuan Li, Yuren Mao, Lei Feng, Gang Chen and Junbo Zhao: SoLar:
+        Sinkhorn Label Refinery for Imbalanced Partial-Label Learning, NeurIPS 2022.
         https://proceedings.neurips.cc/paper_files/paper/2022/hash/357a0a771bf65ee07926d6af41b75030-Abstract-Conference.html
 
     Args:
         la: Whether to subtract the log-prior from the logits at prediction.
-        estimation_epochs: The length of the first stage, which only estimates the prior; by default a quarter of all epochs, at most 100.
+        estimation_epochs: The length of the first stage, which only estimates the prior; by default
+            a quarter of all epochs, at most 100.
         ramp_epochs: The number of epochs in which `quota` and `strength` reach their final values.
-        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        quota: The share of the batch that is considered reliable, at the start and after
+            `ramp_epochs`.
         strength: The final weight of the loss on reliable examples; targets get the rest.
         confident: An example is also reliable if its assigned label has at least this probability.
-        sharpness: The inverse of the regularisation in optimal transport: larger values give harder labels.
-        queue: The number of earlier examples that take part in the assignment; never more than the data set has.
+        sharpness: The inverse of the regularisation in optimal transport: larger values give harder
+            labels.
+        queue: The number of earlier examples that take part in the assignment; never more than the
+            data set has.
         rates: How fast the prior moves, before and after the restart.
 
     Examples:
@@ -71,7 +86,10 @@ class SoLar(Method):
     views = ("weak", "strong")
     warmup_epochs = 0
     lr_factor = 0.2  # at the default rate for tables, the three losses on its own labels diverge
-    why_no_rebalancer = "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior at prediction."
+    why_no_rebalancer = (
+        "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior "
+        "at prediction."
+    )
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength", "queue": "queue_size"}
     prior: Tensor
     rate: Tensor
@@ -92,20 +110,15 @@ class SoLar(Method):
         rates: tuple[float, float] = (0.1, 0.01),
     ) -> None:
         super().__init__()
-        if estimation_epochs is not None and estimation_epochs < 0:
-            raise InputError(
-                f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not be negative."
-            )
-        if ramp_epochs < 1 or queue < 1 or not sharpness > 0:
-            raise InputError("SoLar's ramp_epochs, queue and sharpness must be positive.")
-        if (
-            len(quota) != 2
-            or len(rates) != 2
-            or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident))
-        ):
-            raise InputError(
-                "SoLar's strength, confident and both numbers of quota and rates must lie between 0 and 1."
-            )
+        if estimation_epochs is not None:
+            in_range(estimation_epochs, "SoLar's estimation_epochs", 0)
+        in_range(ramp_epochs, "SoLar's ramp_epochs", 1)
+        in_range(queue, "SoLar's queue", 1)
+        in_range(sharpness, "SoLar's sharpness", 0, above=True)
+        if len(quota) != 2 or len(rates) != 2:
+            raise InputError("SoLar's quota and rates need two numbers each.")
+        for number in (*quota, *rates, strength, confident):
+            in_range(number, "SoLar's strength, confident, quota or rates", 0, 1)
         self.la = la
         self.variants = () if la else ("la",)
         self.estimation_epochs = estimation_epochs
@@ -125,7 +138,7 @@ class SoLar(Method):
         self.register_buffer("prior", torch.full((head.out_features,), 1 / head.out_features))
         self.queue = Queue(self.queue_size, head.out_features)
 
-    # ---- schedule -------------------------------------------------------------------------------------------------
+    # ---- schedule --------------------------------------------------------------------------------
 
     def restart(self, n_epochs: int) -> int:
         return min(100, n_epochs // 4) if self.estimation_epochs is None else self.estimation_epochs
@@ -149,7 +162,7 @@ class SoLar(Method):
         self.prior.lerp_(counts / counts.sum(), self.rate)
         self.queue.limit_to(len(training.targets))
 
-    # ---- a step ---------------------------------------------------------------------------------------------------
+    # ---- a step ----------------------------------------------------------------------------------
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return cross_entropy(outputs.logits[0], targets)
@@ -159,21 +172,24 @@ class SoLar(Method):
 
     @torch.no_grad()
     def assign_labels(self, logits: Tensor, candidates: Tensor) -> Tensor:
-        """Labels for a batch, (batch, classes), that together with the queue give each class its share; adds the batch to the queue."""
+        """Labels for a batch, (batch, classes), that together with the queue give each class its
+        share; adds the batch to the queue.
+        """
         scores = logits.masked_fill(~candidates, -torch.inf)
         scores = scores - scores.max(1, keepdim=True).values
         earlier, marks = self.queue.held()  # a mark of −1 is an empty place
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
         weights = torch.cat([marks, filled]) >= 0
-        labels = sinkhorn(
-            self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype)
-        )
+        scaled = self.sharpness * torch.cat([earlier, scores])
+        labels = sinkhorn(scaled, self.prior, weights.to(scores.dtype))
         self.queue.push(scores, filled)
         return labels[-len(scores) :]
 
     @torch.no_grad()
     def reliable(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Which examples, (batch,), are reliable: a quota of each class with the lowest loss, and those that are nearly certain."""
+        """Which examples, (batch,), are reliable: a quota of each class with the lowest loss, and
+        those that are nearly certain.
+        """
         losses = cross_entropy(logits, labels, reduction="none")
         quotas = torch.ceil(len(labels) * self.prior * self.share).clamp_min(1)
         certain = (labels * torch.softmax(logits, dim=1)).sum(1) > self.confident
@@ -184,26 +200,19 @@ class SoLar(Method):
         weighted = step.outputs.detach().weighted(step.batch.log_weights)
         assigned = self.assign_labels(weighted.logits[0], step.batch.candidates)
         chosen = self.reliable(weak.detach(), assigned)
-        share, partner = (
-            mixup_weights(MIXUP_ALPHA, step.generator),
-            mixup_partners(chosen, step.generator),
-        )
+        share = mixup_weights(MIXUP_ALPHA, step.generator)
+        partner = mixup_partners(chosen, step.generator)
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
-        on_reliable = [
-            (weak, assigned),
-            (strong, assigned),
-            (blended, blend(assigned, partner, share)),
-        ]
+        mixed = blend(assigned, partner, share)
         with_labels = sum(
-            masked_mean(cross_entropy(z, labels, reduction="none"), chosen)
-            for z, labels in on_reliable
+            masked_mean(cross_entropy(logits, labels, reduction="none"), chosen)
+            for logits, labels in ((weak, assigned), (strong, assigned), (blended, mixed))
         )
-        with_targets = masked_mean(
-            cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen
-        )
+        losses = cross_entropy(weak, step.batch.targets, reduction="none")
+        with_targets = masked_mean(losses, ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
-    # ---- prediction -----------------------------------------------------------------------------------------------
+    # ---- prediction ------------------------------------------------------------------------------
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
         if not self.la and variant != "la":

@@ -1,4 +1,4 @@
-"""Distinct sets: identical candidate sets merged and counted, which is all that the analyses need."""
+"""Distinct sets: identical candidate sets merged and counted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Array = npt.NDArray[np.float64]
 class DistinctSets(NamedTuple):
     """Each distinct set once.
 
-    `matrix` is a sparse 0/1 matrix (distinct sets, C), `counts` the number of rows with each set, and `of_row` the number of each row's
-    set, (N,).
+    `matrix` is a sparse 0/1 matrix (distinct sets, C), `counts` the number of rows with each set,
+    and `of_row` the number of each row's set, (N,).
     """
 
     matrix: Any
@@ -53,8 +53,8 @@ class DistinctSets(NamedTuple):
 def distinct_sets(candidates: Candidates) -> DistinctSets:
     """Merge identical candidate sets.
 
-    Each label gets a random 64-bit number, and sets are identical if their sums agree: among a million distinct sets, two collide
-    with a probability of 1 in 30 million.
+    Each label gets a random 64-bit number, and sets are identical if their sums agree: among a
+    million distinct sets, two collide with a probability of 1 in 30 million.
 
     Args:
         candidates: The candidate sets.

@@ -18,6 +18,7 @@ from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
 from ltpll.priors.grouping import Clusters, single_rows
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
+from ltpll.validation import in_range
 
 Array = npt.NDArray[np.float64]
 How = Literal["auto", "sets", "average"]
@@ -26,11 +27,15 @@ HOW = ("auto", "sets", "average")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PriorEstimate:
-    """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
+    """The class prior that candidate sets imply.
 
-    The bounds are for the shares of the classes among these rows: with a width of 2, they hold for 95 % of the classes if the regime is
-    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, the
-    estimate is a mean of `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as these differ.
+    Arrays have one value per class, in the order of `classes`.
+
+    The bounds are for the shares of the classes among these rows: with a width of 2, they hold for
+    95 % of the classes if the regime is right, and in the regime "co-occurrence" if no class has
+    more objects per picture than others. Where the regime is unclear, the estimate is a mean of
+    `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as
+    these differ.
 
     Attributes:
         classes: The names of the classes.
@@ -38,13 +43,14 @@ class PriorEstimate:
         estimate: The share of each class.
         lower: The lower bound of each share.
         upper: The upper bound of each share.
-        regime: How the sets arose: wrong labels joined independently, sets hold what occurs together, neither fits, or all are known.
+        regime: How the sets arose: wrong labels joined independently, sets hold what occurs
+            together, neither fits, or all are known.
         because: The reason in one sentence.
         evidence: The tests behind it.
         em: The most likely shares if wrong labels join independently.
         average: The mean of uniform targets.
-        deviation: The standard deviation of each estimated share; where the regime is unclear, it includes the distance of `em` and
-            `average`.
+        deviation: The standard deviation of each estimated share; where the regime is unclear, it
+            includes the distance of `em` and `average`.
         em_gap: How far the log-likelihood of `em` may be from its maximum.
         singletons: The share of rows with one candidate.
         width: The width of the bounds in standard deviations.
@@ -71,22 +77,25 @@ class PriorEstimate:
 
     @property
     def imbalance(self) -> float:
-        """The largest share over the smallest of the classes that are candidates; shares below one row count as one row."""
+        """The largest share over the smallest of the classes that are candidates.
+
+        Shares below one row count as one row.
+        """
         return float(self.estimate.max() / max(self.estimate[self.seen].min(), 1 / self.n))
 
     @property
     def centre(self) -> Array:
-        """The mean of a normal distribution around the estimate that is cut off at 0 and 1, scaled to sum to one.
+        """The mean of a normal distribution around the estimate, cut off at 0 and 1.
 
-        Where the estimate of a rare class is zero, within its deviation, this share is positive: a class that is a candidate may exist.
+        Where the estimate of a rare class is zero, within its deviation, this share is positive: a
+        class that is a candidate may exist.
         """
         certain = self.deviation < 1e-12
         deviation = np.where(certain, 1.0, self.deviation)
         low, high = -self.estimate / deviation, (1 - self.estimate) / deviation
         density = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / math.sqrt(2 * math.pi)
-        centre = np.where(
-            certain, self.estimate, self.estimate + deviation * density / (ndtr(high) - ndtr(low))
-        )
+        shift = deviation * density / (ndtr(high) - ndtr(low))
+        centre = np.where(certain, self.estimate, self.estimate + shift)
         return np.asarray(centre / centre.sum())
 
     @property
@@ -96,36 +105,23 @@ class PriorEstimate:
 
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
-        arrays = {
-            name: getattr(self, name).tolist()
-            for name in ("estimate", "lower", "upper", "em", "average", "deviation")
-        }
+        names = ("n", "regime", "because", "how", "width", "singletons", "imbalance")
+        arrays = ("estimate", "lower", "upper", "em", "average", "deviation")
+        plain = (str, int, float)
         return {
-            "classes": [
-                name if isinstance(name, (str, int, float)) else str(name) for name in self.classes
-            ],
-            "n": self.n,
-            "regime": self.regime,
-            "because": self.because,
-            "how": self.how,
-            "width": self.width,
-            "singletons": self.singletons,
-            "imbalance": self.imbalance,
-            "expected_error": self.expected_error,
-            "em_gap": self.em_gap,
-            **arrays,
+            "classes": [one if isinstance(one, plain) else str(one) for one in self.classes],
+            **{name: getattr(self, name) for name in (*names, "expected_error", "em_gap")},
+            **{name: getattr(self, name).tolist() for name in arrays},
             "evidence": [vars(one) for one in self.evidence],
         }
 
     def __repr__(self) -> str:
-        lines = [
-            f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"
-        ]
+        why = f"({self.regime}: {self.because})"
+        lines = [f"Class prior of {self.n:,} rows, {len(self.classes)} classes {why}"]
         order = np.argsort(-self.estimate, kind="stable")
-        lines += [
-            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, {self.upper[c]:.2%}]"
-            for c in order[:20]
-        ]
+        for c in order[:20]:
+            bounds = f"[{self.lower[c]:.2%}, {self.upper[c]:.2%}]"
+            lines.append(f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  {bounds}")
         if len(order) > 20:
             lines.append(f"  and {len(order) - 20} smaller classes")
         return "\n".join(lines)
@@ -141,13 +137,16 @@ def estimate_prior(
     """Estimate the class prior from candidate sets alone.
 
     Args:
-        candidates: The candidate sets, or anything that `Candidates.of` takes. If they have `groups`, these help to tell how the sets
-            arose. If answers have replaced some of the sets, the estimate is that of the sets before.
-        how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"` for the mean of uniform targets,
-            which is nearly unbiased if sets hold what occurs together, `"auto"` to decide by tests.
+        candidates: The candidate sets, or anything that `Candidates.of` takes. If they have
+            `groups`, these help to tell how the sets arose. If answers have replaced some of the
+            sets, the estimate is that of the sets before.
+        how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"`
+            for the mean of uniform targets, which is nearly unbiased if sets hold what occurs
+            together, `"auto"` to decide by tests.
         width: The width of the bounds in standard deviations.
-        missing: The share of sets that lack the true label, or that share for each size of a set, from 0 to the number of classes. If it
-            is above zero, wrong labels are taken to join independently unless rows share their sets in groups.
+        missing: The share of sets that lack the true label, or that share for each size of a set,
+            from 0 to the number of classes. If it is above zero, wrong labels are taken to join
+            independently unless rows share their sets in groups.
 
     Returns:
         The estimate, bounds for every class, and the regime with the evidence for it.
@@ -156,62 +155,53 @@ def estimate_prior(
         InputError: `how` is unknown, or the width is negative.
 
     Examples:
-        >>> found = estimate_prior(Candidates.of(["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3))
+        >>> sets = ["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3
+        >>> found = estimate_prior(Candidates.of(sets))
         >>> found.regime, found.estimate.round(2), found.upper.round(2)
         ('independent', array([0.29, 0.29, 0.14, 0.29]), array([0.43, 0.43, 0.42, 0.43]))
     """
     if how not in HOW:
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
-    if not 0 <= width < math.inf:
-        raise InputError(
-            f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0."
-        )
+    in_range(width, "width", 0)
     candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
-    decision = decide_regime(
-        sets, None if candidates.groups is None else candidates.groups.cpu().numpy()
-    )
+    groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
+    decision = decide_regime(sets, groups)
     odds: Array | float = 0.0
     if np.any(missing):
         odds = outside_odds(missing, sets.sizes, sets.n_classes)
         if decision.regime in ("independent", "unclear"):
-            because = (
-                "wrong labels are taken to join independently, and some sets to lack the true label"
-            )
+            because = "wrong labels are taken to join independently, and some sets to lack the true"
+            because += " label"
             decision = replace(decision, regime="independent", because=because)
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
-    em_noise, average_noise = (
-        _em_deviation(sets, em, odds),
-        _average_deviation(sets, decision.clusters or single_rows(sets)),
-    )
-    rule = (
-        how
-        if how != "auto"
-        else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
-    )
+    em_noise = _em_deviation(sets, em, odds)
+    average_noise = _average_deviation(sets, decision.clusters or single_rows(sets))
+    rule: str = how
+    if how == "auto":
+        rule = {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
         apart = np.abs(em - average)
         weight = _em_weight(em_noise, average_noise, apart)
-        estimate, deviation = (
-            weight * em + (1 - weight) * average,
-            (apart + em_noise + average_noise) / 2,
-        )
+        estimate = weight * em + (1 - weight) * average
+        deviation = (apart + em_noise + average_noise) / 2
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
         upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
         estimate, deviation = (em, em_noise) if rule == "sets" else (average, average_noise)
         lower, upper = estimate - width * deviation, estimate + width * deviation
-    # A class is true in every row of which it is the only candidate, and only where it is a candidate, unless sets lack the true label.
+    # A class is true in every row of which it is the only candidate, and only where it is a
+    # candidate, unless sets lack the true label.
     possible = sets.appearances / sets.n
-    least, most = (
-        (0.0, 1.0)
-        if np.any(missing)
-        else (sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n, possible)
-    )
+    least: Any = 0.0
+    most: Any = 1.0
+    if not np.any(missing):
+        least = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
+        most = possible
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
@@ -233,7 +223,10 @@ def estimate_prior(
 
 
 def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
-    """The weight of EM beside the average, by their precision; half of their distance counts as the bias of each."""
+    """The weight of EM beside the average, by their precision.
+
+    Half of their distance counts as the bias of each.
+    """
     em_error = float(em_noise @ em_noise + apart @ apart / 4)
     average_error = float(average_noise @ average_noise + apart @ apart / 4)
     return average_error / max(em_error + average_error, 1e-300)
@@ -242,8 +235,9 @@ def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
 def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     """Standard deviations of the EM estimate around the shares among these rows.
 
-    The variance of EM around the prior is that of the shares around the prior plus that of EM around the shares, and the latter is
-    wanted. Half a row is added to each class, since the curvature of the likelihood says little where a share is estimated as zero.
+    The variance of EM around the prior is that of the shares around the prior plus that of EM
+    around the shares, and the latter is wanted. Half a row is added to each class, since the
+    curvature of the likelihood says little where a share is estimated as zero.
     """
     interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
@@ -255,18 +249,21 @@ def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
 
 
 def _moment_deviation(sets: DistinctSets) -> Array:
-    """Standard deviations of the shares that class appearances imply: larger than those of EM, but no matrix of all classes is needed."""
+    """Standard deviations of the shares that class appearances imply: larger than those of EM, but
+    no matrix of all classes is needed.
+    """
     share = sets.appearances / sets.n
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     return np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
 
 
 def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
-    """Standard deviations of the average uniform target around the shares among these rows, if rows share sets in groups.
+    """Standard deviations of the average uniform target, if rows share sets in groups.
 
-    In a complete group of m rows and k labels, each label is true in at least one row, and all ways to divide the other m − k rows among
-    the labels are equally likely. Missing rows add the variance of random removal: about twice as many are missing as labels
-    without a row show, since rows to spare may be missing too.
+    In a complete group of m rows and k labels, each label is true in at least one row, and all ways
+    to divide the other m − k rows among the labels are equally likely. Missing rows add the
+    variance of random removal: about twice as many are missing as labels without a row show, since
+    rows to spare may be missing too.
     """
     k, m = clusters.sizes.astype(np.float64), clusters.rows.astype(np.float64)
     spare = np.maximum(m - k, 0)
@@ -274,7 +271,5 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     removed = m * (k - 1) / k**2
     missing = min(1.0, 2 * (1 - clusters.completeness))
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
-    per_set: Array = np.bincount(
-        clusters.of_set, weights=variance, minlength=len(sets.counts)
-    ).astype(np.float64)
+    per_set = np.bincount(clusters.of_set, variance, len(sets.counts)).astype(np.float64)
     return np.sqrt(sets.per_class(per_set)) / sets.n

@@ -1,6 +1,7 @@
 """Grouping: tests of whether rows share their sets in groups, such as all objects of one picture.
 
-In such data every candidate is the true label of some row of its group, so a group has at least as many rows as its set has labels.
+In such data every candidate is the true label of some row of its group, so a group has at least as
+many rows as its set has labels.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ RATES = 60  # grid of the mixture in `counts_test`
 
 
 class Clusters(NamedTuple):
-    """Kinds of groups of rows with one set each: how many labels and rows a group has, the number of its set, how many such groups."""
+    """Kinds of groups of rows with one set each: how many labels and rows a group has, the number
+    of its set, how many such groups.
+    """
 
     sizes: Numbers
     rows: Numbers
@@ -30,12 +33,14 @@ class Clusters(NamedTuple):
 
     @property
     def completeness(self) -> float:
-        """The share of the candidates of groups of several labels that have a row of their own; 1 if every group is complete."""
+        """The share of the candidates of groups of several labels that have a row of their own.
+
+        1 if every group is complete.
+        """
         several = self.sizes > 1
         needed, times = self.sizes[several], self.times[several]
-        return float(
-            np.minimum(self.rows[several], needed) @ times / max(float(needed @ times), 1e-9)
-        )
+        covered = np.minimum(self.rows[several], needed)
+        return float(covered @ times / max(float(needed @ times), 1e-9))
 
 
 def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
@@ -49,29 +54,21 @@ def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
 
 def equal_sets(sets: DistinctSets) -> Clusters:
     """All rows with equal sets, as groups."""
-    return Clusters(
-        sets.sizes,
-        sets.counts.astype(np.int64),
-        np.arange(len(sets.counts)),
-        np.ones(len(sets.counts)),
-    )
+    numbers = np.arange(len(sets.counts))
+    return Clusters(sets.sizes, sets.counts.astype(np.int64), numbers, np.ones(len(numbers)))
 
 
 def single_rows(sets: DistinctSets) -> Clusters:
     """Each row as a group of its own."""
-    return Clusters(
-        sets.sizes,
-        np.ones(len(sets.counts), dtype=np.int64),
-        np.arange(len(sets.counts)),
-        sets.counts,
-    )
+    numbers = np.arange(len(sets.counts))
+    return Clusters(sets.sizes, np.ones_like(numbers), numbers, sets.counts)
 
 
 def typical_groups(sets: DistinctSets) -> Clusters:
     """Groups where neither order nor names of groups are known.
 
-    Most sets occur in one group, so that the median number of rows of a set is typical; a set with more than three times as many rows
-    probably occurs in several groups.
+    Most sets occur in one group, so that the median number of rows of a set is typical; a set with
+    more than three times as many rows probably occurs in several groups.
     """
     rows = np.zeros(len(sets.counts), dtype=np.int64)
     for size in np.unique(sets.sizes):
@@ -82,7 +79,8 @@ def typical_groups(sets: DistinctSets) -> Clusters:
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
-    """The rows of each group with equal sets, and how many rows agree with their group: 1 if each group has one set, 0 if all sets differ.
+    """The rows of each group with equal sets, and how many rows agree with their group: 1 if each
+    group has one set, 0 if all sets differ.
 
     Groups of one row say nothing, so they do not count.
     """
@@ -97,7 +95,7 @@ def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
 
 
 class OrderTest(NamedTuple):
-    """Neighbouring rows of several labels that have equal sets, as a share, and how complete the runs of equal sets are."""
+    """Neighbouring rows with equal sets of several labels, and how complete their runs are."""
 
     equal: float
     expected: float
@@ -109,17 +107,17 @@ class OrderTest(NamedTuple):
     @property
     def gain(self) -> float:
         """How much of what shuffled rows lack to complete groups the order supplies."""
-        return (self.completeness - self.expected_completeness) / max(
-            1 - self.expected_completeness, 1e-9
-        )
+        lacking = max(1 - self.expected_completeness, 1e-9)
+        return (self.completeness - self.expected_completeness) / lacking
 
 
 def order_test(sets: DistinctSets) -> OrderTest | None:
     """Compare the runs of equal sets with those of shuffled rows.
 
-    If the rows may have been sorted by class, they are shuffled within blocks of rows with a common label. If they may have been sorted
-    by set, which leaves one run of each set in a block, runs say nothing, and the result is marked as `sorted`.
-    The number of equal neighbours among shuffled rows has at most about twice its mean as variance, from which the p-value follows.
+    If the rows may have been sorted by class, they are shuffled within blocks of rows with a common
+    label. If they may have been sorted by set, which leaves one run of each set in a block, runs
+    say nothing, and the result is marked as `sorted`. The number of equal neighbours among shuffled
+    rows has at most about twice its mean as variance, from which the p-value follows.
 
     Returns:
         The result, or None if there are no two neighbouring rows of several labels.
@@ -134,11 +132,10 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     rng = np.random.default_rng(0)
     equal, completeness = [], []
     for _ in range(PERMUTATIONS):
-        order = (
-            rng.permutation(len(several))
-            if blocks is None
-            else np.lexsort((rng.random(len(several)), blocks))
-        )
+        if blocks is None:
+            order = rng.permutation(len(several))
+        else:
+            order = np.lexsort((rng.random(len(several)), blocks))
         equal.append(_equal_neighbours(sets, order))
         completeness.append(runs(sets, order).completeness)
     observed, mean = _equal_neighbours(sets), float(np.mean(equal))
@@ -155,7 +152,7 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
 
 
 def _one_run_per_block(sets: DistinctSets, found: Clusters, blocks: Numbers) -> bool:
-    """Whether nearly all sets of several labels and rows have one run in each block, as in a sorted table."""
+    """Whether nearly all sets have one run in each block, as in a sorted table."""
     multiple = (sets.sizes > 1) & (sets.counts > 1)
     in_block = np.unique((blocks * len(sets.counts) + sets.of_row)[multiple[sets.of_row]])
     return int(multiple[found.of_set].sum()) <= 1.1 * len(in_block)
@@ -170,8 +167,9 @@ def _equal_neighbours(sets: DistinctSets, order: Numbers | None = None) -> int:
 def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
     """The block of each run, or None if the rows cannot have been sorted by class or by set.
 
-    Sorted rows form at most C blocks of neighbours with a common label: the class, or the first label of sets that were sorted as text.
-    Twice as many are allowed, for tables that consist of a sorted training part and a sorted test part.
+    Sorted rows form at most C blocks of neighbours with a common label: the class, or the first
+    label of sets that were sorted as text. Twice as many are allowed, for tables that consist of a
+    sorted training part and a sorted test part.
     """
     most = 2 * int((sets.appearances > 0).sum())
     blocks = np.zeros(len(found.of_set), dtype=np.int64)
@@ -190,7 +188,9 @@ def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
 
 
 class CountTest(NamedTuple):
-    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if rows were drawn one by one."""
+    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if
+    rows were drawn one by one.
+    """
 
     too_few: int
     expected: float
@@ -199,11 +199,12 @@ class CountTest(NamedTuple):
 
 
 def counts_test(sets: DistinctSets) -> CountTest | None:
-    """Test whether rows were drawn one by one, by how often each distinct set of several labels occurs.
+    """Test whether rows were drawn one by one, by how often each distinct set occurs.
 
-    If they were, from whatever distribution of sets, the counts of sets of one size follow a mixture of Poisson distributions, which
-    cannot lack small counts. In grouped data no set of k labels has fewer than k rows. The best mixture (found by EM, given that
-    unseen sets are not counted) tells how many sets should have fewer rows than labels.
+    If they were, from whatever distribution of sets, the counts of sets of one size follow a
+    mixture of Poisson distributions, which cannot lack small counts. In grouped data no set of k
+    labels has fewer than k rows. The best mixture (found by EM, given that unseen sets are not
+    counted) tells how many sets should have fewer rows than labels.
 
     Returns:
         The result, or None if no set has several labels.
@@ -218,13 +219,12 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
         expected += share * len(counts)
         variance += share * (1 - share) * len(counts)
     z = (expected - too_few) / math.sqrt(variance + 1)
-    return CountTest(
-        too_few, expected, 0.5 * math.erfc(z / math.sqrt(2)), equal_sets(sets).completeness
-    )
+    p = 0.5 * math.erfc(z / math.sqrt(2))
+    return CountTest(too_few, expected, p, equal_sets(sets).completeness)
 
 
 def _mixture_below(counts: Numbers, size: int) -> float:
-    """The share of counts below `size` in the mixture of zero-truncated Poisson distributions that fits the counts best."""
+    """The share of counts below `size` in the mixture of truncated Poisson distributions."""
     if counts.max() == 1:
         return 1.0
     highest = 4 * size + 10  # what exceeds it tells nothing about small counts
@@ -233,12 +233,8 @@ def _mixture_below(counts: Numbers, size: int) -> float:
     rates = np.geomspace(0.01, 3 * highest, RATES)
     log_factorial = np.cumsum(np.log(np.arange(1, highest + 1)))
     values = np.arange(1, highest + 1)
-    table = np.exp(
-        values * np.log(rates)[:, None]
-        - rates[:, None]
-        - log_factorial
-        - np.log(-np.expm1(-rates))[:, None]
-    )
+    unseen = np.log(-np.expm1(-rates))[:, None]
+    table = np.exp(values * np.log(rates)[:, None] - rates[:, None] - log_factorial - unseen)
     table[:, -1] = np.maximum(1 - table[:, :-1].sum(1), 0)
     likelihood = table[:, seen - 1]
     mixture = np.full(RATES, 1 / RATES)

@@ -1,7 +1,8 @@
-"""Independence: tests of whether wrong labels join sets independently of the true label and of each other.
+"""Independence: tests of whether wrong labels join sets independently of each other.
 
-If they do, a set S of k labels has the probability P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Three
-consequences hold for every prior π, so they can be tested without an estimate of it:
+If they do, a set S of k labels has the probability P(S) = P(k) · π(S) / (C−1 choose k−1), whatever
+the distribution of sizes. Three consequences hold for every prior π, so they can be tested without
+an estimate of it:
 
 - how often two labels share a set is a sum of one term per label (`pairs_test`);
 - the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`);
@@ -22,11 +23,12 @@ from ltpll.priors.distinct_sets import DistinctSets
 Array = npt.NDArray[np.float64]
 
 SAMPLED_ROWS = 800  # from which the null distribution is estimated
-MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the smaller sets
+# Of labels in sets; beyond it, pairs are counted in a random part of the smaller sets.
+MOST_PAIRS = 100_000_000
 
 
 class Outcome(NamedTuple):
-    """A statistic, its value if wrong labels join independently, and the probability of one at least as extreme."""
+    """A statistic, its value if wrong labels join independently, and its p-value."""
 
     observed: float
     expected: float
@@ -36,13 +38,14 @@ class Outcome(NamedTuple):
 def pairs_test(sets: DistinctSets) -> Outcome | None:
     """Test whether pairs of labels share sets as often as a sum of one term per label explains.
 
-    Each set becomes a vector with a one for each pair of its labels, from which the closest sums of one term per label are subtracted.
-    With independent wrong labels these vectors have mean zero for every prior and size, so that Σ_{i≠j} ⟨x_i, x_j⟩ has mean zero. Large
-    values, of sets that overlap in more pairs than they should, count against independence.
+    Each set becomes a vector with a one for each pair of its labels, from which the closest sums of
+    one term per label are subtracted. With independent wrong labels these vectors have mean zero
+    for every prior and size, so that Σ_{i≠j} ⟨x_i, x_j⟩ has mean zero. Large values, of sets that
+    overlap in more pairs than they should, count against independence.
 
     Returns:
-        The sum in standard deviations and its p-value, or None if no set can tell, with fewer than four classes or
-        without sets of 2 to C − 2 labels.
+        The sum in standard deviations and its p-value, or None if no set can tell, with fewer than
+        four classes or without sets of 2 to C − 2 labels.
     """
     n_classes = sets.n_classes
     sizes = sets.sizes.astype(float)
@@ -63,22 +66,18 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
     pairs = together.data[other]
     per_class = np.bincount(together.row[other], weights=pairs, minlength=n_classes)
     total = float(per_class.sum())
-    length = (pairs @ pairs) / 2 - (per_class @ per_class - total**2 / (2 * (n_classes - 1))) / (
-        n_classes - 2
-    )
+    alone = per_class @ per_class - total**2 / (2 * (n_classes - 1))
+    length = (pairs @ pairs) / 2 - alone / (n_classes - 2)
     sample = _sample_rows(counts, rng)
     overlaps = (matrix[sample] @ matrix[sample].T).toarray()
     size = sizes[rows][sample]
-    kernel = (
-        _pair_kernel(overlaps, size[:, None], size[None, :], n_classes)
-        * weights[sample][:, None]
-        * weights[sample][None, :]
-    )
+    kernel = _pair_kernel(overlaps, size[:, None], size[None, :], n_classes)
+    kernel = kernel * weights[sample][:, None] * weights[sample][None, :]
     return _upper_tail(float(length - counts.sum()), kernel, float(counts.sum()))
 
 
 def _pair_kernel(overlap: Array, size: Array, other: Array, n_classes: int) -> Array:
-    """The inner product of the pair vectors of two sets without their sums of one term per label."""
+    """The inner product of the pair vectors of two sets, without one term per label."""
     both = (size - 1) * (other - 1)
     return np.asarray(
         overlap * (overlap - 1) / 2
@@ -90,11 +89,13 @@ def _pair_kernel(overlap: Array, size: Array, other: Array, n_classes: int) -> A
 def sizes_test(sets: DistinctSets) -> Outcome | None:
     """Test whether small and large sets agree on the shares of the classes.
 
-    Of a class with share π_j, a share π_j + (1 − π_j) (k − 1) / (C − 1) of the sets of size k contain it, which gives one unbiased
-    estimate of π per set. A contrast between small and large sets has mean zero for every prior.
+    Of a class with share π_j, a share π_j + (1 − π_j) (k − 1) / (C − 1) of the sets of size k
+    contain it, which gives one unbiased estimate of π per set. A contrast between small and large
+    sets has mean zero for every prior.
 
     Returns:
-        The squared contrast in standard deviations and its p-value, or None if all sets have the same size.
+        The squared contrast in standard deviations and its p-value, or None if all sets have the
+        same size.
     """
     n_classes, sizes, counts = sets.n_classes, sets.sizes.astype(float), sets.counts
     known = (n_classes - sizes) / (n_classes - 1)  # 1 for a single label, 0 for a set of all labels
@@ -130,31 +131,33 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
 
 
 def absences_test(sets: DistinctSets) -> Outcome:
-    """Test whether some class is a candidate less often than a class that is never true, which joins a share (k − 1) / (C − 1) of sets.
+    """Test whether some class is a candidate less often than one that is never true.
 
     Returns:
-        The share of sets that contain the rarest candidate, the share for a class that is never true, and the p-value.
+        The share of sets that contain the rarest candidate, the share for a class that is never
+        true, and the p-value.
     """
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     rarest = float(sets.appearances.min())
-    return Outcome(
-        rarest / sets.n, rate, min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
-    )
+    p = min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
+    return Outcome(rarest / sets.n, rate, p)
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Positions of the sets of some random rows."""
     n = int(counts.sum())
-    chosen = (
-        np.arange(n) if n <= SAMPLED_ROWS else np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
-    )
+    if n <= SAMPLED_ROWS:
+        chosen = np.arange(n)
+    else:
+        chosen = np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
     return np.searchsorted(np.cumsum(counts), chosen, side="right")
 
 
 def _upper_tail(statistic: float, kernel: Array, n: float) -> Outcome | None:
-    """Test Σ_{i≠j} K(x_i, x_j) over n rows, where K has mean zero, with the kernel matrix of a sample of rows.
+    """Test Σ_{i≠j} K(x_i, x_j) over n rows by the kernel matrix of a sample of rows.
 
-    Under the null hypothesis it is a sum of centred χ² variables, approximated by one with the same variance and skewness.
+    Under the null hypothesis it is a sum of centred χ² variables, approximated by one with the same
+    variance and skewness.
     """
     m = len(kernel)
     if m < 4:

@@ -1,7 +1,8 @@
-"""Joining: which labels join which sets, read off how often labels share a set, and what that says about the true label of a set.
+"""Joining: which labels join which sets, and what that says about the true label.
 
-A set of three birds and a car is more probable if a bird is true than if the car is. Methods for partial labels ignore this: they take all
-candidates of a set for equally probable before they look at the features, which is right only if wrong labels join independently.
+A set of three birds and a car is more probable if a bird is true than if the car is. Methods for
+partial labels ignore this: they take all candidates of a set for equally probable before they look
+at the features, which is right only if wrong labels join independently.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ CLASS_LIMIT = 2_000  # beyond it, a matrix of classes × classes takes too much 
 
 
 def joining_rates(sets: DistinctSets) -> Array:
-    """Estimate how probable it is that label j joins a set whose true label is y, and the other way round.
+    """Estimate how probable it is that label j joins a set whose true label is y.
 
     Every candidate of a set counts as true with the same share. The rates are
 
         q_yj = (2 Σ_i S_iy S_ij / |S_i| + κ q̄) / (n_y + n_j + κ),    n_y = Σ_i S_iy / |S_i|,
 
-    with the mean rate q̄ and κ = 10. They are symmetric, so that the rates of rare classes are known from the rows of frequent ones. They
-    lie between the true rates and what chance would give, since the true labels are unknown; iterating with the labels that they make
-    probable (EM) gives extreme rates, which cost labels on real features (docs/beyond.md).
+    with the mean rate q̄ and κ = 10. They are symmetric, so that the rates of rare classes are
+    known from the rows of frequent ones. They lie between the true rates and what chance would
+    give, since the true labels are unknown; iterating with the labels that they make probable (EM)
+    gives extreme rates, which cost labels on real features (docs/beyond.md).
 
     Args:
         sets: The distinct candidate sets.
@@ -49,21 +51,19 @@ def joining_rates(sets: DistinctSets) -> Array:
         True
     """
     weights = sets.counts / sets.sizes
-    together = _together(sets, weights)
+    together = _pair_sums(sets, weights)
     rows = sets.per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
-    rates: Array = (2 * together + PSEUDO_ROWS * mean) / (
-        rows[:, None] + rows[None, :] + PSEUDO_ROWS
-    )
+    shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
+    rates: Array = (2 * together + PSEUDO_ROWS * mean) / shared
     return rates
 
 
-def _together(sets: DistinctSets, weights: Array) -> Array:
+def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
     """For each pair of classes, the sum of `weights` over the sets that contain both, (C, C)."""
     if float(sets.sizes @ sets.sizes) * CHEAPER < len(weights) * sets.n_classes**2:
-        return np.asarray(
-            (sets.matrix.T @ sets.matrix.multiply(weights[:, None]).tocsr()).toarray()
-        )
+        weighted = sets.matrix.multiply(weights[:, None]).tocsr()
+        return np.asarray((sets.matrix.T @ weighted).toarray())
     found = np.zeros((sets.n_classes, sets.n_classes))
     for first in range(0, len(weights), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
@@ -76,23 +76,23 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     """How well each candidate explains the other labels of its set.
 
     Args:
-        candidates: The candidate sets. If answers have replaced some of them, the rates are those of the sets before.
-        power: The power of the likelihood; below 1, since labels of a set are not independent, and counting each of them in full
-            would overstate what they say.
+        candidates: The candidate sets. If answers have replaced some of them, the rates are those
+            of the sets before.
+        power: The power of the likelihood; below 1, since labels of a set are not independent, and
+            counting each of them in full would overstate what they say.
 
     Returns:
-        For each candidate, in the order of `candidates.labels`, the log of its probability times the size of its set: zero if all
-        candidates explain the set equally well. The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power,
-        with the `joining_rates` q.
+        For each candidate, in the order of `candidates.labels`, the log of its probability times
+        the size of its set: zero if all candidates explain the set equally well. The probability of
+        y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the `joining_rates` q.
 
     Examples:
         >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
-        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with 3, a label of other sets
+        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with a 3
         tensor([1.3300, 1.3300, 1.3300, 0.0100])
     """
-    rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates))).clamp(
-        LEAST_RATE, 1 - LEAST_RATE
-    )
+    rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates)))
+    rates = rates.clamp(LEAST_RATE, 1 - LEAST_RATE)
     other = 1 - torch.eye(len(rates), dtype=rates.dtype)
     joins = (torch.logit(rates) * other).to(candidates.device)
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
@@ -101,17 +101,13 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     for index in candidates.parts(candidates.max_size**2 if looks_up else candidates.n_classes):
         labels, filled = candidates.rows(index).labels, candidates.filled(index)
         if looks_up:
-            joined = (
-                joins[labels[:, :, None], labels[:, None, :]]
-                .masked_fill(~filled[:, None, :], 0.0)
-                .sum(2)
-            )
+            pairs = joins[labels[:, :, None], labels[:, None, :]]
+            joined = pairs.masked_fill(~filled[:, None, :], 0.0).sum(2)
         else:
             joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
         likelihood = (power * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
-        evidence = (
-            torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].double().log()
-        )
+        sizes = candidates.sizes[index, None].double()
+        evidence = torch.log_softmax(likelihood, dim=1) + sizes.log()
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)
     return found
@@ -131,9 +127,8 @@ class FadingEvidence:
     def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
         self.candidates, self.until = candidates, until
         self.values = set_evidence(candidates, power)
-        self.weight = torch.ones(
-            (), device=candidates.device
-        )  # changed in place, since recorded steps hold on to it
+        # Changed in place, since recorded steps hold on to it.
+        self.weight = torch.ones((), device=candidates.device)
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Set the weight for an epoch; epochs count from 0."""
@@ -145,5 +140,5 @@ class FadingEvidence:
 
 
 def can_weigh(candidates: Candidates) -> bool:
-    """Whether the sets are the only evidence, and the classes few enough for a matrix of all pairs of them."""
+    """Whether the sets are the only evidence, and a matrix of class pairs fits memory."""
     return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT

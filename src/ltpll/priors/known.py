@@ -20,8 +20,9 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
 
     Args:
         candidates: The candidate sets.
-        shares: The share or count of each class in the order of `candidates.classes`, or a mapping from every class to its share or count,
-            or to a pair of a lower and an upper bound of its share.
+        shares: The share or count of each class in the order of `candidates.classes`, or a mapping
+            from every class to its share or count, or to a pair of a lower and an upper bound of
+            its share.
 
     Returns:
         The given shares as an estimate, with the evidence of the sets.
@@ -33,10 +34,9 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         >>> known_prior(Candidates.of(["cat|dog", "cat"]), {"cat": 3, "dog": 1}).estimate
         array([0.75, 0.25])
     """
-    entries = _entries(candidates, shares)
-    bounds = np.asarray(
-        [_bounds(name, entry) for name, entry in zip(candidates.classes, entries, strict=True)]
-    )
+    entries = _shares_by_class(candidates, shares)
+    named = zip(candidates.classes, entries, strict=True)
+    bounds = np.asarray([_bounds_of_share(name, entry) for name, entry in named])
     lower, upper = bounds[:, 0], bounds[:, 1]
     if (lower == upper).all():
         total = lower.sum()
@@ -45,61 +45,44 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         lower = upper = estimate = lower / total
     else:
         if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
-            raise InputError(
-                f"The lower bounds of the class shares sum to {lower.sum():.3g} and the upper bounds to {upper.sum():.3g}: "
-                "shares that sum to 1 must fit between them."
-            )
+            sums = f"{lower.sum():.3g} and the upper bounds to {upper.sum():.3g}"
+            which = f"The lower bounds of the class shares sum to {sums}"
+            raise InputError(f"{which}: shares that sum to 1 must fit between them.")
         # The point between the bounds whose shares sum to one.
         part = (1 - lower.sum()) / max((upper - lower).sum(), 1e-12)
         estimate = lower + part * (upper - lower)
     found = estimate_prior(candidates)
     deviation = (upper - lower) / (2 * found.width)
-    return replace(
-        found,
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        deviation=deviation,
-        how="given",
-        because="the class shares were given",
-    )
+    shares = {"estimate": estimate, "lower": lower, "upper": upper, "deviation": deviation}
+    return replace(found, **shares, how="given", because="the class shares were given")
 
 
-def _entries(candidates: Candidates, shares: Any) -> list[Any]:
+def _shares_by_class(candidates: Candidates, shares: Any) -> list[Any]:
     """What was given for each class, in the order of the classes."""
     if isinstance(shares, Mapping):
         by_name = {str(name): entry for name, entry in shares.items()}
         names = [str(name) for name in candidates.classes]
         unknown, missing = set(by_name) - set(names), set(names) - set(by_name)
         if unknown or missing:
-            name, what = (
-                (min(unknown), "is not a class of these sets")
-                if unknown
-                else (min(missing), "has no share")
-            )
-            raise InputError(
-                f"{shown(name)} {what}: give the share of every class, and of no other."
-            )
+            problem = "is not a class of these sets" if unknown else "has no share"
+            which = f"{shown(min(unknown or missing))} {problem}"
+            raise InputError(f"{which}: give the share of every class, and of no other.")
         return [by_name[name] for name in names]
-    entries = (
-        list(np.asarray(shares).tolist())
-        if not isinstance(shares, (str, Sequence))
-        else list(shares)
-    )
+    listed = isinstance(shares, (str, Sequence))
+    entries = list(shares if listed else np.asarray(shares).tolist())
     if len(entries) != candidates.n_classes:
-        raise InputError(
-            f"Give one share per class, not {counted(len(entries), 'class share')} for {candidates.n_classes} classes."
-        )
+        given = counted(len(entries), "class share")
+        n = candidates.n_classes
+        raise InputError(f"Give one share per class, not {given} for {n} classes.")
     return entries
 
 
-def _bounds(name: Any, entry: Any) -> tuple[float, float]:
+def _bounds_of_share(name: Any, entry: Any) -> tuple[float, float]:
     pair = tuple(entry) if isinstance(entry, (list, tuple)) else (entry, entry)
     numbers = len(pair) == 2 and all(
         isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair
     )
     if not numbers or pair[0] > pair[1]:
-        raise InputError(
-            f"The share of class {shown(name)} is {shown(entry)}: it must be a number of at least 0, or a lower and an upper bound of it."
-        )
+        which = f"The share of class {shown(name)} is {shown(entry)}"
+        raise InputError(f"{which}: give a number of at least 0, or a lower and an upper bound.")
     return float(pair[0]), float(pair[1])

@@ -1,11 +1,13 @@
 """Regime: how candidate sets probably arose, decided by tests with stated error rates.
 
-Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that were drawn one by one, from whatever
-distribution of sets, are taken for groups with a probability of at most 0.2 % (`GROUP_SIZE` for each of two tests).
+Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that
+were drawn one by one, from whatever distribution of sets, are taken for groups with a probability
+of at most 0.2 % (`GROUP_SIZE` for each of two tests).
 
-What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or rows are missing, groups in rows that
-were sorted by set, and whether neighbouring rows with equal sets are copies of one example rather than objects of one picture. The first
-two are unclear, and the last is taken for co-occurrence; `groups` settle all three.
+What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or
+rows are missing, groups in rows that were sorted by set, and whether neighbouring rows with equal
+sets are copies of one example rather than objects of one picture. The first two are unclear, and
+the last is taken for co-occurrence; `groups` settle all three.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ Speaks = Literal["independent", "not independent", "co-occurrence", "not co-occu
 
 SIZE = 0.01
 GROUP_SIZE = 0.001
-AGREEING = (
-    0.9  # of the rows of given groups must share their set; a few may have been corrected by hand
-)
-COMPLETE = 0.7  # of the candidates of groups must have a row of their own; below 1, since rows may be missing
+# Of the rows of given groups must share their set; a few may have been corrected by hand.
+AGREEING = 0.9
+# Of the candidates of groups must have a row of their own; below 1, since rows may be missing.
+COMPLETE = 0.7
 GAIN = 0.5  # of what shuffled rows lack to complete groups, the order must supply
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A statistic of the sets, what it would be if rows were drawn one by one with independent wrong labels, and what it indicates.
+    """A statistic of the sets, what it would be by chance, and what it indicates.
 
     `p` is the probability of a value at least as extreme, or None if the statistic is not a test.
     """
@@ -55,7 +57,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """The regime, the reason in one sentence, the evidence, and the groups of rows if the regime is co-occurrence."""
+    """The regime, the reason in one sentence, the evidence, and the groups of rows."""
 
     regime: Regime
     because: str
@@ -66,8 +68,8 @@ class Decision:
 def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = None) -> Decision:
     """Decide how the sets arose.
 
-    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean co-occurrence. Otherwise wrong
-    labels are independent unless one of three tests rejects that.
+    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean
+    co-occurrence. Otherwise wrong labels are independent unless one of three tests rejects that.
 
     Args:
         sets: The distinct candidate sets.
@@ -91,26 +93,16 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     if grouped is not None:
         return Decision("co-occurrence", told + grouped[0], evidence, grouped[1])
     if rejected:
-        by_sort = any(one.what.endswith("(sorted?)") for one in evidence)
-        hidden = (
-            "the rows may be sorted, so that groups would not show"
-            if by_sort
-            else "rows do not visibly share their sets in groups"
-        )
-        return Decision(
-            "unclear", f"{told}wrong labels do not join independently, and {hidden}", evidence
-        )
-    if not testable:
-        return Decision(
-            "unclear",
-            f"{told}sets like these cannot show whether wrong labels join independently",
-            evidence,
-        )
-    return Decision(
-        "independent",
-        f"{told}no test rejects that wrong labels join independently of the true label",
-        evidence,
-    )
+        hidden = "rows do not visibly share their sets in groups"
+        if any(one.what.endswith("(sorted?)") for one in evidence):
+            hidden = "the rows may be sorted, so that groups would not show"
+        because = f"wrong labels do not join independently, and {hidden}"
+    elif not testable:
+        because = "sets like these cannot show whether wrong labels join independently"
+    else:
+        because = "no test rejects that wrong labels join independently of the true label"
+    regime: Regime = "unclear" if rejected or not testable else "independent"
+    return Decision(regime, told + because, evidence)
 
 
 def _read_groups(
@@ -119,29 +111,17 @@ def _read_groups(
     """Whether the given groups share their sets: the reason, and the groups if they do."""
     clusters, agreeing = given_groups(sets, groups)
     share, complete = agreeing >= AGREEING, clusters.completeness >= COMPLETE
-    evidence += [
-        Evidence(
-            "rows with their group's set",
-            agreeing,
-            None,
-            None,
-            "co-occurrence" if share else "not co-occurrence",
-        ),
-        Evidence(
-            "labels with a row in group",
-            clusters.completeness,
-            None,
-            None,
-            "co-occurrence" if complete else "not co-occurrence",
-        ),
-    ]
+    for what, value, enough in (
+        ("rows with their group's set", agreeing, share),
+        ("labels with a row in group", clusters.completeness, complete),
+    ):
+        speaks: Speaks = "co-occurrence" if enough else "not co-occurrence"
+        evidence.append(Evidence(what, value, None, None, speaks))
     if not share:
         return "rows of a group do not share one set; ", None
     if not complete:
-        return (
-            "groups have fewer rows than labels, so that most labels cannot be true in them; ",
-            None,
-        )
+        fewer = "groups have fewer rows than labels, so that most labels cannot be true in them; "
+        return fewer, None
     return "the rows of a group share one set, and there are rows for all of its labels", clusters
 
 
@@ -149,42 +129,27 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
     """The reason and the groups if rows visibly share their sets in groups."""
     order = order_test(sets)
     if order is not None:
-        found = (
-            order.p < GROUP_SIZE
-            and order.completeness >= COMPLETE
-            and order.gain >= GAIN
-            and not order.sorted
-        )
+        complete = order.completeness >= COMPLETE and order.gain >= GAIN
+        found = order.p < GROUP_SIZE and complete and not order.sorted
         speaks: Speaks = "co-occurrence" if found else "neither"
         which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
+        shares = order.completeness, order.expected_completeness
         evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks))
-        evidence.append(
-            Evidence(
-                "labels with a row in runs",
-                order.completeness,
-                order.expected_completeness,
-                None,
-                speaks,
-            )
-        )
+        evidence.append(Evidence("labels with a row in runs", *shares, None, speaks))
         if found:
-            return "neighbouring rows share their sets, in runs with rows for all labels", runs(
-                sets
-            )
+            because = "neighbouring rows share their sets, in runs with rows for all labels"
+            return because, runs(sets)
     counts = counts_test(sets)
     if counts is None:
         return None
     found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
     speaks = "co-occurrence" if found else "neither"
-    evidence.append(
-        Evidence("sets with too few rows", counts.too_few, counts.expected, counts.p, speaks)
-    )
+    what = "sets with too few rows"
+    evidence.append(Evidence(what, counts.too_few, counts.expected, counts.p, speaks))
     if not found:
         return None
-    return (
-        "fewer sets lack rows for all of their labels than if rows had been drawn one by one",
-        typical_groups(sets),
-    )
+    because = "fewer sets lack rows for all of their labels than if rows had been drawn one by one"
+    return because, typical_groups(sets)
 
 
 def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bool, bool]:
@@ -196,12 +161,11 @@ def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bo
     testable = any(result is not None for result in tests.values())
     tests["rarest candidate"] = absences_test(sets)
     rejected = False
+    other: Speaks = "independent" if testable else "neither"
     for what, result in tests.items():
         if result is not None:
             against = result.p < SIZE / len(tests)
             rejected |= against
-            speaks: Speaks = (
-                "not independent" if against else "independent" if testable else "neither"
-            )
+            speaks: Speaks = "not independent" if against else other
             evidence.append(Evidence(what, result.observed, result.expected, result.p, speaks))
     return rejected, testable

@@ -11,7 +11,8 @@ from ltpll.priors.distinct_sets import DistinctSets
 
 Array = npt.NDArray[np.float64]
 
-TOLERANCE = 0.001  # per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class
+# Per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class.
+TOLERANCE = 0.001
 MOST_STEPS = 5_000
 DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
@@ -21,11 +22,12 @@ def em_prior(
 ) -> tuple[Array, float]:
     """Estimate the class prior by expectation maximisation: π_j ← mean_i S_ij π_j / Σ_k S_ik π_k.
 
-    This is the maximum likelihood estimate if wrong labels join a set independently of the true label. If sets may lack the true label,
-    S_ij is λ_i instead of 0 for classes outside the set (`ltpll.candidates.open_sets`). The log-likelihood is concave, so it is within
-    N (max_j d_j − 1) of its maximum, where d_j is the factor by which a step would raise class j. Steps are extrapolated (Varadhan and
-    Roland, 2008), since plain steps take thousands of iterations; an extrapolation that lowers the likelihood is replaced by the plain
-    step.
+    This is the maximum likelihood estimate if wrong labels join a set independently of the true
+    label. If sets may lack the true label, S_ij is λ_i instead of 0 for classes outside the set
+    (`ltpll.candidates.open_sets`). The log-likelihood is concave, so it is within N (max_j d_j − 1)
+    of its maximum, where d_j is the factor by which a step would raise class j. Steps are
+    extrapolated (Varadhan and Roland, 2008), since plain steps take thousands of iterations; an
+    extrapolation that lowers the likelihood is replaced by the plain step.
 
     Args:
         sets: The distinct candidate sets.
@@ -33,7 +35,8 @@ def em_prior(
         odds: λ of each distinct set.
 
     Returns:
-        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if EM did not converge.
+        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if
+        EM did not converge.
 
     Examples:
         >>> from ltpll.priors.distinct_sets import distinct_sets
@@ -48,9 +51,8 @@ def em_prior(
 
     def step(prior: Array) -> tuple[Array, float, float]:
         likelihood = set_likelihood(sets, prior, odds)
-        factors = transposed @ (weights * (1 - odds) / likelihood) + float(
-            weights @ (odds / likelihood)
-        )
+        inside = transposed @ (weights * (1 - odds) / likelihood)
+        factors = inside + float(weights @ (odds / likelihood))
         return prior * factors, float(weights @ np.log(likelihood)), n * (float(factors.max()) - 1)
 
     prior = np.full(sets.n_classes, 1 / sets.n_classes)
@@ -71,7 +73,7 @@ def em_prior(
 
 
 def set_likelihood(sets: DistinctSets, prior: Array, odds: Array | float) -> Array:
-    """How probable each distinct set is, up to a factor that does not depend on the prior, which sums to one."""
+    """How probable each distinct set is, up to a factor that the prior does not change."""
     found: Array = odds + (1 - odds) * (sets.matrix @ prior)
     return found
 
@@ -82,13 +84,17 @@ def average_prior(sets: DistinctSets) -> Array:
 
 
 def em_deviation(sets: DistinctSets, prior: Array, odds: Array | float = 0.0) -> Array | None:
-    """Standard deviation of the EM estimate of each class, from the curvature of the likelihood; None if there are too many classes."""
+    """Standard deviation of the EM estimate of each class, from the curvature of the likelihood.
+
+    None if there are too many classes.
+    """
     seen = np.flatnonzero(sets.appearances)
     if len(seen) > DEVIATION_CLASS_LIMIT:
         return None
     slopes = np.sqrt(sets.counts) * (1 - odds) / set_likelihood(sets, prior, odds)
     scaled = sets.matrix.multiply(slopes[:, None]).tocsr()[:, seen]
-    # The identity keeps the matrix invertible: a direction on which the sets carry no information gets a deviation of 1, the whole range.
+    # The identity keeps the matrix invertible: a direction on which the sets carry no information
+    # gets a deviation of 1, the whole range.
     inverse = np.linalg.inv((scaled.T @ scaled).toarray() + np.eye(len(seen)))
     along = inverse.sum(1)  # probabilities sum to one, which removes one direction
     deviation = np.zeros(len(prior))

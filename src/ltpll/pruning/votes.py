@@ -1,4 +1,4 @@
-"""Votes: the sets of a row's nearest neighbours vote on its candidates, and those with few votes are removed."""
+"""Votes: the sets of a row's nearest neighbours vote on its candidates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from ltpll.pruning.neighbours import OnProgress, nearest_neighbours
 from ltpll.validation import as_inputs, in_range, whole_number
 from ltpll.views import FeatureViews
 
-# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at which none of them lost more than
-# 4 % of its true labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
+# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at
+# which none of them lost more than 4 % of its true labels, and the number of neighbours, of 10, 20
+# and 30, at which most wrong labels were removed then.
 NEIGHBOURS, THRESHOLD = 20, 0.3
 FREQUENCY_POWER = 0.5
 VOTES_PER_PASS = 1 << 22  # limits the memory of votes, which are dense: rows × classes
@@ -28,7 +29,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Lost(NamedTuple):
-    """How many true labels pruning has removed, of those that were candidates: in all classes, and in the rarest third of them."""
+    """How many true labels pruning has removed, in all classes and in the rarest third."""
 
     rows: int
     lost: int
@@ -41,7 +42,8 @@ class Pruned:
     """The result of `prune_candidates`.
 
     Attributes:
-        candidates: What is left of the sets, with the groups and the weights of the given ones; weights sum to one again in each row.
+        candidates: What is left of the sets, with the groups and the weights of the given ones;
+            weights sum to one again in each row.
         given: The sets before.
         removed: (L,) bool, which of `given.labels` were removed.
     """
@@ -91,28 +93,33 @@ def prune_candidates(
 ) -> Pruned:
     """Remove candidates that the sets of the nearest neighbours vote against.
 
-    Each neighbour gives every one of its m candidates 1/m of a vote, or the candidate's weight if candidates have weights. Votes are
-    divided by the square root of the label's share of all votes: without it, rare labels lose to frequent ones, and true rare labels
-    are removed up to three times as often. A candidate is removed if its votes are less than `threshold` times those of the row's best
-    candidate, so no set becomes empty.
+    Each neighbour gives every one of its m candidates 1/m of a vote, or the candidate's weight if
+    candidates have weights. Votes are divided by the square root of the label's share of all votes:
+    without it, rare labels lose to frequent ones, and true rare labels are removed up to three
+    times as often. A candidate is removed if its votes are less than `threshold` times those of the
+    row's best candidate, so no set becomes empty.
 
-    Neighbours are nearest by the angle between standardised features. Rows of the same group (`Candidates.groups`) share their set, which
-    says nothing about which of its labels is whose, so they are not neighbours of each other. Without groups, such rows do vote: a set
-    that equals the row's own gives the same to each of its candidates and makes the result more cautious. Leaving equal sets out
-    removed fewer wrong labels at the same loss of true ones.
+    Neighbours are nearest by the angle between standardised features. Rows of the same group
+    (`Candidates.groups`) share their set, which says nothing about which of its labels is whose, so
+    they are not neighbours of each other. Without groups, such rows do vote: a set that equals the
+    row's own gives the same to each of its candidates and makes the result more cautious. Leaving
+    equal sets out removed fewer wrong labels at the same loss of true ones.
 
     Args:
-        features: (N, d) numbers; for pictures, the features of a pretrained network (`ltpll.Embedder`).
+        features: (N, d) numbers; for pictures, the features of a pretrained network
+            (`ltpll.Embedder`).
         candidates: Candidate sets, in any form that `Candidates.of` accepts.
         neighbours: The number of neighbours that vote.
-        threshold: The smallest share of the best candidate's votes with which a candidate is kept, from 0 (nothing is removed) to 1.
+        threshold: The smallest share of the best candidate's votes with which a candidate is kept,
+            from 0 (nothing is removed) to 1.
         on_progress: Called several times with the amount of finished work and its total.
 
     Returns:
         The pruned sets, and which labels were removed.
 
     Raises:
-        InputError: The features are not a table of numbers with one row per set, or a setting is out of range.
+        InputError: The features are not a table of numbers with one row per set, or a setting is
+            out of range.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -128,29 +135,29 @@ def prune_candidates(
     sets = Candidates.of(candidates).to("cpu")
     x = as_inputs(features, "given")
     if x.ndim != 2:
+        which = f"The features have shape {tuple(x.shape)}, but neighbours need a row of numbers"
         raise InputError(
-            f"The features have shape {tuple(x.shape)}, but neighbours are found by one row of numbers per example: compute features of "
-            "pictures first, with a pretrained network."
+            f"{which} for each example: compute features of pictures first, with a pretrained "
+            "network."
         )
     if len(x) != len(sets):
-        raise InputError(
-            f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: give one set per row."
-        )
-    index = nearest_neighbours(
-        directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress
-    ).rows
+        which = f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}"
+        raise InputError(f"{which}: give one set per row.")
+    x = directions(x.cpu())
+    index = nearest_neighbours(x, neighbours, groups=sets.groups, on_progress=on_progress).rows
     return without(sets, relative_votes(index.numpy(), sets) < threshold)
 
 
 def directions(x: Tensor) -> Tensor:
-    """Standardised features, scaled to length one, so that their distance depends on the angle between them alone."""
+    """Standardised features of length one: their distance depends on their angle alone."""
     return torch.nn.functional.normalize(FeatureViews.of(x).plain(x), dim=1)
 
 
 def relative_votes(
     index: npt.NDArray[np.int64], sets: Candidates, frequency_power: float = FREQUENCY_POWER
 ) -> Array:
-    """The votes for each entry of `sets.labels`, relative to those of the best candidate of its row; 1 where nobody votes.
+    """The votes for each entry of `sets.labels`, relative to those of the best candidate of its
+    row; 1 where nobody votes.
 
     Args:
         index: (N, k) the neighbours of each row; negative numbers do not vote.
@@ -163,18 +170,15 @@ def relative_votes(
     frequency = np.bincount(labels, weights=shares, minlength=sets.n_classes)
     given = csr_matrix((shares, labels, offsets), shape=(len(sets), sets.n_classes))
     votes = np.empty(len(labels))
-    for rows in np.array_split(
-        np.arange(len(sets)), max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)
-    ):
+    n_parts = max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)
+    for rows in np.array_split(np.arange(len(sets)), n_parts):
         known = index[rows] >= 0
         ends = np.concatenate([[0], np.cumsum(known.sum(1))])
-        voters = csr_matrix(
-            (np.ones(ends[-1]), index[rows][known], ends), shape=(len(rows), len(sets))
-        )
+        flat = (np.ones(ends[-1]), index[rows][known], ends)
+        voters = csr_matrix(flat, shape=(len(rows), len(sets)))
         own = slice(offsets[rows[0]], offsets[rows[-1] + 1])
-        votes[own] = (voters @ given).toarray()[
-            np.repeat(np.arange(len(rows)), sizes[rows]), labels[own]
-        ]
+        owners = np.repeat(np.arange(len(rows)), sizes[rows])
+        votes[own] = (voters @ given).toarray()[owners, labels[own]]
     votes /= frequency[labels] ** frequency_power
     best = np.repeat(np.maximum.reduceat(votes, offsets[:-1]), sizes)
     relative: Array = np.divide(votes, best, out=np.ones_like(votes), where=best > 0)
@@ -182,11 +186,14 @@ def relative_votes(
 
 
 def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
-    """The sets without the labels that are marked in `removed`, (L,); at least one is left in each row."""
+    """The sets without the labels that are marked in `removed`, (L,).
+
+    At least one is left in each row.
+    """
     mask = torch.from_numpy(removed)
     kept = torch.cat([mask.new_zeros(1), ~mask]).cumsum(0)
     offsets = kept[sets.offsets.long()].to(sets.offsets.dtype)
     left = Candidates(offsets, sets.labels[~mask], sets.n_classes, sets.classes, sets.groups)
-    return Pruned(
-        left if sets.weights is None else left.with_weights(sets.weights[~mask]), sets, mask
-    )
+    if sets.weights is not None:
+        left = left.with_weights(sets.weights[~mask])
+    return Pruned(left, sets, mask)

@@ -1,4 +1,7 @@
-"""Rebalancers, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
+"""Rebalancers, one per file, found by their `name`.
+
+To add one, add a file (the imports here are for type checkers).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ from ltpll.rebalancers.set_evidence import SetEvidence
 from ltpll.rebalancers.temp_oracle_la import TempOracleLA
 from ltpll.registry import Registry
 
-REBALANCERS: Registry[Rebalancer] = Registry(
-    "rebalancer", Rebalancer, "ltpll.rebalancers"
-).discover(__name__, list(__path__))
+REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer, "ltpll.rebalancers")
+REBALANCERS.discover(__name__, list(__path__))
 
 __all__ = [
     "REBALANCERS",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
@@ -15,9 +14,8 @@ from ltpll.priors.joining import FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
-MANY_SINGLETONS = (
-    0.3  # share of rows with one candidate above which plain training recovers as many labels
-)
+# The share of rows with one candidate above which plain training recovers as many labels.
+MANY_SINGLETONS = 0.3
 PRECISE = 0.06  # expected L1 error of the estimate below which it is held exactly
 
 PLAIN, AVERAGE = "plain", "average"
@@ -38,25 +36,30 @@ class Auto(Anchor):
       average uniform target.
     - Wrong labels join independently and most rows are ambiguous: the shares are fixed at the most
       likely estimate, or between bounds around it if it is uncertain.
-    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are left alone, unless a comparison on
-      held-out rows (`scores`) favours the average; then targets weigh which labels share sets, as in `set-evidence`.
+    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are
+      left alone, unless a comparison on held-out rows (`scores`) favours the average; then targets
+      weigh which labels share sets, as in `set-evidence`.
     - Otherwise targets are left alone.
 
-    RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
+    RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always
+    subtract the log of the mean target.
 
     Formula:
         as `anchor` with lift "warm-up" and the bounds that `prior` asks for; with prior "auto":
-        lower = upper = mean of the uniform targets     rows share their sets, or `scores` favour it
-        lower = upper = most likely shares              wrong labels join independently, expected L1 error of the shares < 0.06
-        the interval of `anchor`                        wrong labels join independently, otherwise
-        no bounds, as in `set-evidence`                 how the sets arose is unclear, and a test rejects independence
-        no bounds, b = 0 and s = 0                      otherwise, such as if 30 % of the sets or more have a single label
+        lower = upper = mean uniform target     rows share their sets, or `scores` favour it
+        lower = upper = most likely shares      wrong labels join independently, and the expected
+                                                L1 error of the shares is below 0.06
+        the interval of `anchor`                wrong labels join independently, otherwise
+        no bounds, as in `set-evidence`         how the sets arose is unclear, and a test rejects
+                                                independence
+        no bounds, b = 0 and s = 0              otherwise, such as if 30 % of the sets or more have
+                                                a single label
 
     References:
         Ours; it builds on RECORDS.
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         prior: As for `Anchor`; given shares are used whatever the sets say.
@@ -76,48 +79,29 @@ class Auto(Anchor):
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)
-        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        choice = choose(
-            self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates)
-        )
+        interval, weighable = self.bounds_of(self.prior_), can_weigh(training.candidates)
+        choice = choose(self.prior_, interval, self.scores, weighable)
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
-        if choice.bounds is None:
-            self.lift = "none"
-            self.hold(
-                np.zeros_like(self.prior_.lower),
-                np.ones_like(self.prior_.upper),
-                len(training.targets),
-            )
-        else:
-            self.lift = "warm-up"
-            self.hold(*choice.bounds, len(training.targets))
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
+        self.lift = "none" if choice.bounds is None else "warm-up"
+        n = len(training.targets)
+        free = np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper)
+        lower, upper = free if choice.bounds is None else choice.bounds
+        self.hold(lower, upper, n)
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""
-        return (
-            isinstance(self.prior, str)
-            and self.prior == "auto"
-            and self.estimate(candidates).regime == "unclear"
-        )
+        left_open = isinstance(self.prior, str) and self.prior == "auto"
+        return left_open and self.estimate(candidates).regime == "unclear"
 
 
 def rejects_independence(prior: PriorEstimate) -> bool:
-    """Whether a test rejects that wrong labels join independently, while nothing shows how the sets arose."""
-    return prior.regime == "unclear" and any(
-        one.speaks_for == "not independent" for one in prior.evidence
-    )
+    """Whether a test rejects independent wrong labels, while the origin is unclear."""
+    against = any(one.speaks_for == "not independent" for one in prior.evidence)
+    return prior.regime == "unclear" and against
 
 
 def choose(
@@ -138,11 +122,9 @@ def choose(
     centre = (prior.centre, prior.centre)
     at_average = "Class shares are fixed at the average of the sets"
     weighs = weighable and rejects_independence(prior)
-    alone = (
-        "Class shares are left alone, and labels that often share sets support each other"
-        if weighs
-        else "Targets are not rebalanced"
-    )
+    alone = "Targets are not rebalanced"
+    if weighs:
+        alone = "Class shares are left alone, and labels that often share sets support each other"
     if prior.how == "given":
         return Choice(interval, "Class shares are fixed at the ones that were given.")
     if prior.how == "average":
@@ -155,23 +137,21 @@ def choose(
     if prior.regime == "unclear" and scores is not None:
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
         other = "shares left alone" if weighs else "plain training"
-        figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and {other} one of {scores[PLAIN]:.1%}"
+        accuracy = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows"
+        figures = f"{accuracy}, and {other} one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
             return Choice((prior.average,) * 2, f"{at_average}, because that gave {figures}.")
         found = f"fixing shares at the average of the sets gave {figures}"
         return Choice(None, f"{alone}: {found}.", weighs)
     if prior.regime == "unclear":
-        return Choice(
-            None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs
-        )
+        why = f"because it is unclear how the sets arose: {prior.because}"
+        return Choice(None, f"{alone}, {why}.", weighs)
     if prior.regime == "co-occurrence":
         return Choice(centre, f"{at_average}, because {prior.because}.")
     if prior.singletons >= MANY_SINGLETONS:
-        return Choice(
-            None,
-            f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.",
-        )
+        why = f"because {prior.singletons:.0%} of the rows have a single label"
+        return Choice(None, f"Targets are not rebalanced, {why}.")
     if prior.expected_error < PRECISE:
         where = "fixed at the most likely ones"
         return Choice(centre, f"Class shares are {where}, because {prior.because}.")
@@ -180,13 +160,15 @@ def choose(
 
 
 def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
-    """Bounds of the class shares that "auto" would hold during training on these sets, as a `prior` for training on changed ones.
+    """Bounds of the class shares that "auto" would hold during training on these sets.
 
     Args:
-        candidates: The candidate sets, before labels are removed from them: what is left no longer shows how the sets arose.
+        candidates: The candidate sets, before labels are removed from them: what is left no longer
+            shows how the sets arose.
 
     Returns:
-        A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
+        A lower and an upper bound for each class; None where the sets alone do not say enough, or
+        leave targets alone.
 
     Examples:
         >>> X, y = four_squares([50, 20, 10, 5], seed=0)
@@ -201,7 +183,5 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
     bounds = choose(prior, auto.bounds_of(prior)).bounds
     if bounds is None:
         return None
-    return {
-        str(name): [float(low), float(high)]
-        for name, low, high in zip(candidates.classes, *bounds, strict=True)
-    }
+    shares = zip(candidates.classes, *bounds, strict=True)
+    return {str(name): [float(low), float(high)] for name, low, high in shares}

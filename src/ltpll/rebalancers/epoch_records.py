@@ -1,4 +1,6 @@
-"""Epoch RECORDS (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the mean prediction over the last whole epoch."""
+"""Epoch RECORDS (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the mean prediction
+over the last whole epoch.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ EPSILON = 1e-9
 
 
 class EpochRECORDS(Rebalancer):
-    """Epoch RECORDS (Hong et al., ICLR 2023): the class prior is the mean of softmax(z) over the last finished epoch.
+    """Epoch RECORDS (Hong et al., ICLR 2023): the prior is the mean prediction of an epoch.
 
-    The mean is over all examples and views of the epoch. Before the first epoch has finished, the prior is uniform.
+    The mean is over all examples and views of the epoch. Before the first epoch has finished, the
+    prior is uniform.
 
     Formula:
         π̂          = mean of softmax(z) over all examples and views of the last finished epoch
@@ -21,8 +24,8 @@ class EpochRECORDS(Rebalancer):
         prediction = z − log(π̂ + 10⁻⁹)
 
     References:
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Examples:
         >>> classifier = PartialLabelClassifier(rebalancer=EpochRECORDS())

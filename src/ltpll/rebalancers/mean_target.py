@@ -1,4 +1,6 @@
-"""Mean target (ours): train without rebalancing, and subtract the log of the mean target from the predictions."""
+"""Mean target (ours): train without rebalancing, and subtract the log of the mean target from the
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from ltpll.targets import floored
 
 
 class MeanTarget(Rebalancer):
-    """Post-hoc logit adjustment without an oracle: the class prior is the mean of the targets after training.
+    """Post-hoc logit adjustment without an oracle: the prior is the mean of the targets.
 
-    Training is the same as without rebalancing. A class counts as at least half an example, since its logarithm is taken.
+    Training is the same as without rebalancing. A class counts as at least half an example, since
+    its logarithm is taken.
 
     Formula:
         targets    from ẑ = z
@@ -21,8 +24,9 @@ class MeanTarget(Rebalancer):
     References:
         Ours; a form of post-hoc logit adjustment.
 
-        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
-        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and
+        Sanjiv Kumar: Long-Tail Learning via Logit Adjustment, ICLR 2021.
+        https://openreview.net/forum?id=37nvvqkCo5
 
     Examples:
         >>> classifier = PartialLabelClassifier(rebalancer=MeanTarget())
@@ -35,10 +39,8 @@ class MeanTarget(Rebalancer):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.register_buffer(
-            "mean_target",
-            torch.full((head.out_features,), 1 / head.out_features, device=head.weight.device),
-        )
+        n, device = head.out_features, head.weight.device
+        self.register_buffer("mean_target", torch.full((n,), 1 / n, device=device))
 
     def start_training(self, training: Training) -> None:
         self.end_epoch(training)

@@ -1,30 +1,33 @@
-"""RECORDS (Hong et al., "Long-Tailed Partial Label Learning via Dynamic Rebalancing", ICLR 2023): subtract the prior absorbed so far."""
+"""RECORDS (Hong et al., "Long-Tailed Partial Label Learning via Dynamic Rebalancing", ICLR 2023):
+subtract the prior absorbed so far.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Outputs, Rebalancer, linear_head
+from ltpll.validation import in_range
 
 EPSILON = 1e-9
 
 
 class RECORDS(Rebalancer):
-    """RECORDS (Hong et al., ICLR 2023): the class prior is the prediction of the current head for a running mean feature F.
+    """RECORDS (Hong et al., ICLR 2023): the prior is the head's prediction for a mean feature.
 
     F starts at zero and is updated from the first step on, with the features of all views.
 
     Formula:
-        F          ← momentum · F + (1 − momentum) · mean of f over the batch and the views, in every step
+        F          ← momentum · F + (1 − momentum) · mean of f over the batch and the views,
+                     in every step
         π̂          = softmax(head(F))
         targets    from ẑ = z − log(π̂ + 10⁻⁹)
         prediction = z − log(π̂ + 10⁻⁹)
 
     References:
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         momentum: How slowly F moves, from 0 (the last batch only) to 1 (F never changes).
@@ -39,17 +42,13 @@ class RECORDS(Rebalancer):
 
     def __init__(self, momentum: float = 0.9) -> None:
         super().__init__()
-        if not 0 <= momentum <= 1:
-            raise InputError(
-                f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves)."
-            )
+        in_range(momentum, "RECORDS' momentum", 0, 1)
         self.momentum = momentum
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.register_buffer(
-            "mean_feature", torch.zeros(head.in_features, device=head.weight.device)
-        )
+        start = torch.zeros(head.in_features, device=head.weight.device)
+        self.register_buffer("mean_feature", start)
 
     @torch.no_grad()
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:

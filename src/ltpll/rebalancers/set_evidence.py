@@ -1,15 +1,16 @@
-"""Set evidence (ours): targets that also weigh which labels share sets, in the first half of the training."""
+"""Set evidence (ours): targets that also weigh which labels share sets, in the first half of the
+training.
+"""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Training
 from ltpll.priors.joining import POWER, UNTIL, FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 from ltpll.targets import floored
+from ltpll.validation import in_range
 
 
 class SetEvidence(Anchor):
@@ -17,12 +18,13 @@ class SetEvidence(Anchor):
 
     Class shares are not fixed.
 
-    If similar classes join each other's sets, if annotators confuse some classes, or if sets are the top answers of a model, then a
-    candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
-    label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
-    that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are
-    left unchanged.
+    If similar classes join each other's sets, if annotators confuse some classes, or if sets are
+    the top answers of a model, then a candidate that often shares its set with the others of the
+    set is more probable than one that rarely does. The rates q_yj, with which label j joins a set
+    whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out,
+    because a network that fits the targets absorbs it, and a constant one would add up. If wrong
+    labels join independently it is noise, so `auto` uses it only where a test rejects that.
+    Candidates that have weights of their own, such as votes, are left unchanged.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)
@@ -32,17 +34,19 @@ class SetEvidence(Anchor):
         prediction = z − log m
 
     References:
-        Ours. That targets should be proportional to P(y | x) P(S | y) is Bayes' rule; consistent losses for rates that depend on the
-        classes are in:
+        Ours. That targets should be proportional to P(y | x) P(S | y) is Bayes' rule; consistent
+        losses for rates that depend on the classes are in:
 
-        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
-        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged
+        Weighted Loss for Partial Label Learning, ICML 2021.
+        https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
         power: The power of the likelihood of a set; 0 for no evidence.
         until: The share of the epochs after which the evidence no longer counts.
-        warmup: The share of the epochs in which RECORDS lifts the rare classes. 0.1 helps if sets are the answers of a weak model, where
-            nearly all ambiguous rows may go to frequent classes, and costs labels elsewhere (docs/beyond.md).
+        warmup: The share of the epochs in which RECORDS lifts the rare classes. 0.1 helps if sets
+            are the answers of a weak model, where nearly all ambiguous rows may go to frequent
+            classes, and costs labels elsewhere (docs/beyond.md).
 
     Examples:
         >>> classifier = PartialLabelClassifier(rebalancer=SetEvidence())
@@ -52,27 +56,14 @@ class SetEvidence(Anchor):
 
     def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.0) -> None:
         super().__init__(warmup=warmup, lift="warm-up")
-        if not 0 <= power <= 1:
-            raise InputError(f"The power of set-evidence is {power}: it must be between 0 and 1.")
-        if not 0 <= until <= 1:
-            raise InputError(
-                f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1."
-            )
+        in_range(power, "set-evidence's power", 0, 1)
+        in_range(until, "set-evidence's until", 0, 1)
         self.power, self.until = power, until
-        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
-        self._evidence = (
-            FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
-        )
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
+        self._evidence = None
+        if can_weigh(candidates):
+            self._evidence = FadingEvidence(candidates, self.power, self.until)

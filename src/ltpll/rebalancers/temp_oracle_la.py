@@ -1,4 +1,6 @@
-"""Temp Oracle-LA (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the true prior with a strength that grows from 0 to 1."""
+"""Temp Oracle-LA (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the true prior with
+a strength that grows from 0 to 1.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ class TempOracleLA(OracleLA):
     t grows linearly from 0 in the first epoch to 1 in the last.
 
     Formula:
-        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest other one
+        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest
+                     other one
         targets    from ẑ = z − t log π,  t = e / (E − 1)
         prediction = z − t log π,  t = 1 after training
 
     References:
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
-        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
+        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         class_frequencies: The number or the share of training examples of each class.

@@ -1,4 +1,4 @@
-"""Synthetic data: long-tailed subsets, candidate sets drawn around true labels, and two small data sets that need no download."""
+"""Synthetic data: long tails, candidate sets around true labels, and two small data sets."""
 
 from __future__ import annotations
 

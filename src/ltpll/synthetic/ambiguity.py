@@ -1,4 +1,4 @@
-"""Ambiguity: random candidate sets around true labels, uniform or with a preference for the label's superclass, some without them."""
+"""Ambiguity: random candidate sets around true labels, uniform or by superclass."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError
 from ltpll.synthetic.longtail import RandomNumbers, check_class_numbers
+from ltpll.validation import in_range
 
 
 def uniform_candidates(
@@ -33,9 +33,8 @@ def uniform_candidates(
         >>> uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0).n_classes
         3
     """
-    return join_labels(
-        labels, joining_probabilities(n_classes, ambiguity), np.random.default_rng(seed)
-    )
+    probability = joining_probabilities(n_classes, ambiguity)
+    return join_labels(labels, probability, np.random.default_rng(seed))
 
 
 def superclass_candidates(
@@ -46,14 +45,15 @@ def superclass_candidates(
     seed: int,
     factor: float = 8.0,
 ) -> Candidates:
-    """Draw candidate sets in which labels of the true label's superclass join more often than others.
+    """Draw candidate sets in which labels of the true superclass join more often.
 
     Args:
         labels: True class numbers.
         superclass: The superclass of each class.
         ambiguity: The probability q that a label of another superclass joins a set.
         seed: Seed of the random numbers.
-        factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's CIFAR-100-LT-NU.
+        factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's
+            CIFAR-100-LT-NU.
 
     Returns:
         Sets that contain the true label.
@@ -66,11 +66,8 @@ def superclass_candidates(
         4
     """
     group = np.asarray(superclass)
-    return join_labels(
-        labels,
-        joining_probabilities(len(group), ambiguity, group, factor),
-        np.random.default_rng(seed),
-    )
+    probability = joining_probabilities(len(group), ambiguity, group, factor)
+    return join_labels(labels, probability, np.random.default_rng(seed))
 
 
 def joining_probabilities(
@@ -79,11 +76,14 @@ def joining_probabilities(
     superclass: npt.NDArray[Any] | None = None,
     factor: float = 8.0,
 ) -> npt.NDArray[np.float64]:
-    """The probability that a label joins the set of a true label, (true, other); higher inside a superclass if there are some."""
-    outside = _probability(ambiguity, "ambiguity")
+    """The probability that a label joins the set of a true label, (true, other).
+
+    Higher inside a superclass if there are some.
+    """
+    outside = in_range(ambiguity, "The ambiguity", 0, 1)
     if superclass is None:
         return np.broadcast_to(outside, (n_classes, n_classes))
-    inside = _probability(factor * ambiguity, "ambiguity inside a superclass")
+    inside = in_range(factor * ambiguity, "The ambiguity inside a superclass", 0, 1)
     return np.where(superclass[:, None] == superclass[None, :], inside, outside)
 
 
@@ -109,52 +109,28 @@ def remove_labels(
         >>> remove_labels(sets, [0, 1, 2], 1.0, seed=0).contains(torch.tensor([0, 1, 2]))
         tensor([False, False, False])
     """
-    if not 0 <= share <= 1:
-        raise InputError(
-            f"The share is {share}: it is the probability that a set loses its true label, so it must lie between 0 and 1."
-        )
-    y, rng, n_classes = (
-        np.asarray(labels, dtype=np.int64),
-        np.random.default_rng(seed),
-        candidates.n_classes,
-    )
+    in_range(share, "The share", 0, 1)
+    y, n_classes = np.asarray(labels, dtype=np.int64), candidates.n_classes
+    rng = np.random.default_rng(seed)
     lost = rng.random(len(y)) < share
     instead = (y + rng.integers(1, n_classes, len(y))) % n_classes
-    numbers, sizes = (
-        candidates.labels.cpu().numpy().astype(np.int64),
-        candidates.sizes.cpu().numpy(),
-    )
-    rows = np.repeat(np.arange(len(y)), sizes)
+    numbers = candidates.labels.cpu().numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(y)), candidates.sizes.cpu().numpy())
     kept = ~(lost[rows] & (numbers == y[rows]))
     empty = np.flatnonzero(np.bincount(rows[kept], minlength=len(y)) == 0)
-    rows, numbers = (
-        np.concatenate([rows[kept], empty]),
-        np.concatenate([numbers[kept], instead[empty]]),
-    )
+    rows = np.concatenate([rows[kept], empty])
+    numbers = np.concatenate([numbers[kept], instead[empty]])
     order = np.argsort(rows, kind="stable")
     indptr = np.searchsorted(rows[order], np.arange(len(y) + 1))
     return Candidates.from_flat(indptr, numbers[order], n_classes, candidates.classes)
 
 
-def _probability(value: float, what: str) -> float:
-    if not 0 <= value <= 1:
-        raise InputError(
-            f"The {what} is {value}: it is the probability that a wrong label joins a set, so it must lie between 0 and 1."
-        )
-    return float(value)
-
-
 def join_labels(
     labels: npt.ArrayLike, probability: npt.NDArray[np.float64], rng: RandomNumbers
 ) -> Candidates:
-    """Draw sets with `probability[true, other]`, in chunks of rows so that memory does not grow with N × C."""
-    y = check_class_numbers(labels)
+    """Draw sets with `probability[true, other]`, in chunks of rows to limit memory."""
     n_classes = len(probability)
-    wrong = np.flatnonzero(y >= n_classes)
-    if len(wrong):
-        raise InputError(
-            f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}."
-        )
+    y = check_class_numbers(labels, n_classes)
     sets: list[npt.NDArray[np.int64]] = []
     sizes: list[npt.NDArray[np.int64]] = []
     chunk = max(1, (1 << 22) // n_classes)

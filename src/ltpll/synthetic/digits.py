@@ -1,4 +1,4 @@
-"""Digits: scikit-learn's handwritten digits (1,797 images of 8×8 pixels), split into a pool and a balanced test set."""
+"""Digits: scikit-learn's handwritten digits, split into a pool and a balanced test set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ltpll.formatting import counted
 
 
 class DigitsSplit(NamedTuple):
-    """Images (N, 1, 8, 8), scaled to mean 0 and variance 1 with the pool's statistics, and their labels."""
+    """Images (N, 1, 8, 8), standardised with the pool's statistics, and their labels."""
 
     x_pool: npt.NDArray[np.float32]
     y_pool: npt.NDArray[np.int64]
@@ -44,15 +44,11 @@ def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     labels = digits.target.astype(np.int64)
     rarest = int(np.bincount(labels).min())
     if not 0 <= test_per_class <= rarest:
-        raise InputError(
-            f"test_per_class is {test_per_class}, but the rarest digit has {counted(rarest, 'image')}."
-        )
+        which = f"the rarest digit has {counted(rarest, 'image')}"
+        raise InputError(f"test_per_class is {test_per_class}, but {which}.")
     rng = np.random.default_rng(seed)
-    test = np.sort(
-        np.concatenate(
-            [rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]
-        )
-    )
+    per_class = [rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]
+    test = np.sort(np.concatenate(per_class))
     pool = np.setdiff1d(np.arange(len(labels)), test)
     mean, std = images[pool].mean(), images[pool].std()
     images = (images - mean) / std

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError
 from ltpll.formatting import counted
+from ltpll.validation import in_range
 
 RandomNumbers = np.random.Generator | np.random.RandomState
 
@@ -34,32 +35,27 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     """
     if n_classes < 2:
         raise InputError(f"There is only {n_classes} class: a long tail needs at least two.")
-    if not imbalance >= 1:
-        raise InputError(
-            f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it must be at least 1."
-        )
+    in_range(imbalance, "The imbalance", 1)
     # Python floats, as in the published code: numpy's power can round across an integer.
-    sizes = np.asarray(
-        [int(largest * (1 / imbalance) ** (c / (n_classes - 1))) for c in range(n_classes)],
-        dtype=np.int64,
-    )
+    shares = [(1 / imbalance) ** (c / (n_classes - 1)) for c in range(n_classes)]
+    sizes = np.asarray([int(largest * share) for share in shares], dtype=np.int64)
     if sizes[-1] < 1:
-        raise InputError(
-            f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it."
-        )
+        which = f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance}"
+        raise InputError(f"{which} leaves the smallest class empty: lower it.")
     return sizes
 
 
 def long_tail_subset(
     labels: npt.ArrayLike, imbalance: float, *, seed: int, largest: int | None = None
 ) -> npt.NDArray[np.int64]:
-    """Choose a random subset whose class sizes decrease exponentially from class 0 to the last class.
+    """Choose a random subset whose class sizes decrease exponentially.
 
     Args:
         labels: Class numbers from 0, without gaps.
         imbalance: The size of the first class over that of the last.
         seed: Seed of the choice.
-        largest: The size of class 0; by default, the largest for which every class has enough examples.
+        largest: The size of class 0; by default, the largest for which every class has enough
+            examples.
 
     Returns:
         Row numbers in ascending order.
@@ -74,9 +70,8 @@ def long_tail_subset(
     y = check_class_numbers(labels)
     available = np.bincount(y)
     if not available.all():
-        raise InputError(
-            f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps."
-        )
+        which = f"Class {int(np.argmin(available))} has no examples"
+        raise InputError(f"{which}: number the classes from 0 without gaps.")
     if largest is None:
         # int(largest · share) <= available as long as largest · share < available + 1.
         share = (1 / imbalance) ** (np.arange(len(available)) / max(len(available) - 1, 1))
@@ -87,9 +82,8 @@ def long_tail_subset(
     short = np.flatnonzero(sizes > available)
     if len(short):
         c = int(short[0])
-        raise InputError(
-            f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`."
-        )
+        which = f"Class {c} has {counted(available[c], 'example')}, but the long tail needs"
+        raise InputError(f"{which} {sizes[c]}: lower `largest`.")
     return np.sort(shuffled_subset(y, sizes, np.random.default_rng(seed)))
 
 
@@ -102,15 +96,15 @@ def shuffled_subset(
     ).astype(np.int64)
 
 
-def check_class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Labels as an array; refused unless they are class numbers."""
+def check_class_numbers(labels: npt.ArrayLike, n_classes: int | None = None) -> npt.NDArray[Any]:
+    """Labels as an array; refused unless they are class numbers, below `n_classes` if given."""
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
-        raise InputError(
-            f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}."
-        )
-    if y.min() < 0:
-        raise InputError(
-            f"Row {int(np.argmin(y))} has the label {int(y.min())}: class numbers start at 0."
-        )
+        which = f"these have shape {y.shape} and type {y.dtype}"
+        raise InputError(f"Labels must be a list of class numbers; {which}.")
+    wrong = np.flatnonzero((y < 0) | (y >= (np.inf if n_classes is None else n_classes)))
+    if len(wrong):
+        last = "" if n_classes is None else f" to {n_classes - 1}"
+        which = f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}"
+        raise InputError(f"{which}, but classes are numbered from 0{last}.")
     return y

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.synthetic.longtail import check_class_numbers
+from ltpll.validation import in_range
 
 Array = npt.NDArray[np.float64]
 
@@ -30,22 +31,23 @@ def crowd_candidates(
         n_classes: The number of classes.
         seed: Seed of the random numbers.
         accuracies: How often each annotator is right.
-        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
-            confused with few others.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by
+            default random, so that each class is confused with few others.
 
     Returns:
         Sets of at most one label more than there are annotators.
 
     Raises:
-        InputError: An accuracy is not a probability, a label is out of range, or the confusion matrix does not fit.
+        InputError: An accuracy is not a probability, a label is out of range, or the confusion
+            matrix does not fit.
 
     Examples:
         >>> crowd_candidates([0, 1, 2], n_classes=3, seed=0).max_size <= 4
         True
     """
-    y = _labels(labels, n_classes)
-    given = _annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
-    return _from_rows(np.concatenate([y[:, None], given], axis=1), n_classes)
+    y = check_class_numbers(labels, n_classes)
+    given = _draw_annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
+    return _sets_of_equal_size(np.concatenate([y[:, None], given], axis=1), n_classes)
 
 
 def crowd_votes(
@@ -58,17 +60,21 @@ def crowd_votes(
     per_row: int | None = None,
     misleading: float = 0.0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Draw the labels that several annotators give each example; the true label may be missing among them.
+    """Draw the labels that several annotators give each example.
+
+    The true label may be missing among them.
 
     Args:
         labels: True class numbers.
         n_classes: The number of classes.
         seed: Seed of the random numbers.
-        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an annotator gives to each class.
-        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
-            confused with few others.
+        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an
+            annotator gives to each class.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by
+            default random, so that each class is confused with few others.
         per_row: The number of annotators of each example, chosen at random; by default all of them.
-        misleading: The share of the examples that are easily taken for one other class, and get its label in six of ten votes.
+        misleading: The share of the examples that are easily taken for one other class, and get its
+            label in six of ten votes.
 
     Returns:
         The row, the annotator and the label of each vote, for `ltpll.candidates_from_votes`.
@@ -81,18 +87,13 @@ def crowd_votes(
         >>> len(votes)
         9
     """
-    y = _labels(labels, n_classes)
+    y = check_class_numbers(labels, n_classes)
     rng = np.random.default_rng(seed)
     n, n_annotators = len(y), len(annotators)
-    if per_row is not None and not 1 <= per_row <= n_annotators:
-        raise InputError(
-            f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}."
-        )
-    if not 0 <= misleading <= 1:
-        raise InputError(
-            f"misleading is {misleading}: it is a share of the examples, between 0 and 1."
-        )
-    given = _annotations(y, n_classes, rng, annotators, confusion)
+    if per_row is not None:
+        in_range(per_row, "per_row", 1, n_annotators)
+    in_range(misleading, "misleading", 0, 1)
+    given = _draw_annotations(y, n_classes, rng, annotators, confusion)
     taken_for = (y + rng.integers(1, n_classes, n)) % n_classes
     misled = (rng.random(n) < misleading)[:, None] & (rng.random(given.shape) < 0.6)
     given = np.where(misled, taken_for[:, None], given)
@@ -101,7 +102,7 @@ def crowd_votes(
     return rows, who, given[chosen]
 
 
-def _annotations(
+def _draw_annotations(
     y: npt.NDArray[Any],
     n_classes: int,
     rng: np.random.Generator,
@@ -110,27 +111,22 @@ def _annotations(
 ) -> npt.NDArray[np.int64]:
     """The label that each annotator gives each example, (N, annotators)."""
     kinds = [np.asarray(annotator, dtype=np.float64) for annotator in annotators]
-    if not kinds or not all(
-        kind.ndim == 2 or (kind.ndim == 0 and 0 <= kind <= 1) for kind in kinds
-    ):
-        raise InputError(f"The accuracies are {annotators}: give one probability per annotator.")
+    if not kinds:
+        raise InputError("There are no annotators: give one probability per annotator.")
     for kind in kinds:
-        if kind.ndim == 2 and (
-            kind.shape != (n_classes, n_classes)
-            or (kind < 0).any()
-            or not np.allclose(kind.sum(1), 1)
-        ):
-            raise InputError(
-                f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row."
-            )
-    wrong = (
-        rng.dirichlet(np.full(n_classes, 0.3), n_classes)
-        if confusion is None
-        else np.array(confusion, dtype=np.float64)
-    )
+        if kind.ndim == 0:
+            in_range(float(kind), "The accuracy of an annotator", 0, 1)
+        elif kind.shape != (n_classes,) * 2 or (kind < 0).any() or not np.allclose(kind.sum(1), 1):
+            which = f"An annotator's matrix has the shape {kind.shape}"
+            raise InputError(f"{which}: give {n_classes} × {n_classes} probabilities, row by row.")
+    if confusion is None:
+        wrong = rng.dirichlet(np.full(n_classes, 0.3), n_classes)
+    else:
+        wrong = np.array(confusion, dtype=np.float64)
     if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
+        which = f"The confusion matrix has the shape {wrong.shape}"
         raise InputError(
-            f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative."
+            f"{which}: give {n_classes} × {n_classes} frequencies that are not negative."
         )
     np.fill_diagonal(wrong, 0.0)
     totals = wrong.sum(1, keepdims=True)
@@ -153,7 +149,8 @@ def neighbour_candidates(
         labels: True class numbers, in the order of the classes.
         n_classes: The number of classes.
         seed: Seed of the random numbers.
-        reach: A set extends by up to 2 · `reach` classes to either side of the true class, `reach` on average.
+        reach: A set extends by up to 2 · `reach` classes to either side of the true class, `reach`
+            on average.
 
     Returns:
         Sets of about 2 · `reach` + 1 adjacent classes, fewer near the first and the last class.
@@ -165,17 +162,15 @@ def neighbour_candidates(
         >>> neighbour_candidates([5], n_classes=11, seed=0, reach=0).row(0)
         [5]
     """
-    y = _labels(labels, n_classes)
-    if reach < 0:
-        raise InputError(f"reach is {reach}: it is a number of classes, so it must be at least 0.")
+    y = check_class_numbers(labels, n_classes)
+    in_range(reach, "reach", 0)
     rng = np.random.default_rng(seed)
     first = np.maximum(y - rng.integers(0, 2 * reach + 1, len(y)), 0)
     last = np.minimum(y + rng.integers(0, 2 * reach + 1, len(y)), n_classes - 1)
     sizes = last - first + 1
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return Candidates.from_flat(
-        indptr, np.repeat(first - indptr[:-1], sizes) + np.arange(indptr[-1]), n_classes
-    )
+    numbers = np.repeat(first - indptr[:-1], sizes) + np.arange(indptr[-1])
+    return Candidates.from_flat(indptr, numbers, n_classes)
 
 
 def top_k_candidates(
@@ -183,8 +178,9 @@ def top_k_candidates(
 ) -> Candidates:
     """Draw candidate sets that hold the k labels which a model finds most likely.
 
-    The scores of the labels are those of a model whose classes resemble each other: a random symmetric resemblance with the true class,
-    plus noise for each example, plus `signal` for the true class. Where it is not among the k best, it replaces the last of them.
+    The scores of the labels are those of a model whose classes resemble each other: a random
+    symmetric resemblance with the true class, plus noise for each example, plus `signal` for the
+    true class. Where it is not among the k best, it replaces the last of them.
 
     Args:
         labels: True class numbers.
@@ -203,9 +199,8 @@ def top_k_candidates(
         >>> top_k_candidates([0, 1, 2], n_classes=5, k=2, seed=0).sizes
         tensor([2, 2, 2], dtype=torch.int32)
     """
-    y = _labels(labels, n_classes)
-    if not 1 <= k <= n_classes:
-        raise InputError(f"k is {k}: it must be between 1 and the number of classes, {n_classes}.")
+    y = check_class_numbers(labels, n_classes)
+    in_range(k, "k", 1, n_classes)
     rng = np.random.default_rng(seed)
     resemblance = rng.standard_normal((n_classes, n_classes))
     resemblance = (resemblance + resemblance.T) / np.sqrt(2)
@@ -218,7 +213,7 @@ def top_k_candidates(
         best[start : start + chunk] = np.argsort(-scores, axis=1)[:, :k]
         missing = ~(best[start : start + chunk] == part[:, None]).any(1)
         best[start : start + chunk][missing, -1] = part[missing]
-    return _from_rows(best, n_classes)
+    return _sets_of_equal_size(best, n_classes)
 
 
 def grouped_candidates(
@@ -231,18 +226,21 @@ def grouped_candidates(
     scenes: int = 10,
     concentration: float = 0.5,
 ) -> tuple[Candidates, npt.NDArray[np.int64]]:
-    """Draw pictures with several objects, each of which is a row with all classes of its picture as candidates.
+    """Draw pictures with several objects, which share the classes of the picture as candidates.
 
-    A picture shows some classes that are usual in its kind of scene, and of each class one object or more.
+    A picture shows some classes that are usual in its kind of scene, and of each class one object
+    or more.
 
     Args:
         n_groups: The number of pictures.
         prior: (C,), how usual each class is, relatively.
         seed: Seed of the random numbers.
         objects: The number of classes that are drawn for a picture, at least 1, on average.
-        repeats: How many further objects of a class a picture shows on average: one number, or one per class.
+        repeats: How many further objects of a class a picture shows on average: one number, or one
+            per class.
         scenes: The number of kinds of scenes.
-        concentration: How much the scenes resemble the prior; small values make scenes of few classes.
+        concentration: How much the scenes resemble the prior; small values make scenes of few
+            classes.
 
     Returns:
         The candidates, with their `groups`, and the true labels. Rows of a picture are neighbours.
@@ -258,26 +256,21 @@ def grouped_candidates(
     usual = np.asarray(prior, dtype=np.float64).ravel()
     if len(usual) < 2 or not (usual > 0).all():
         raise InputError("The prior must have a positive number for each of at least two classes.")
-    if n_groups < 1 or scenes < 1 or objects < 1 or not concentration > 0:
-        raise InputError(
-            "n_groups, scenes and objects must be at least 1, and concentration positive."
-        )
+    for name, value in (("n_groups", n_groups), ("scenes", scenes), ("objects", objects)):
+        in_range(value, name, 1)
+    in_range(concentration, "concentration", 0, above=True)
     n_classes = len(usual)
     rng = np.random.default_rng(seed)
     further = np.broadcast_to(np.asarray(repeats, dtype=np.float64), (n_classes,))
     usual = usual / usual.sum()
-    kinds = (
-        rng.gamma(np.maximum(concentration * n_classes * usual, 1e-3), size=(scenes, n_classes))
-        + 1e-12
-    )
+    shape = np.maximum(concentration * n_classes * usual, 1e-3)
+    kinds = rng.gamma(shape, size=(scenes, n_classes)) + 1e-12
     kinds /= kinds.sum(1, keepdims=True)
     kind = rng.integers(0, scenes, n_groups)
     drawn = 1 + rng.poisson(objects - 1, n_groups)
     group = np.repeat(np.arange(n_groups), drawn)
-    classes = np.minimum(
-        (rng.random(len(group))[:, None] > np.cumsum(kinds, axis=1)[kind[group]]).sum(1),
-        n_classes - 1,
-    )
+    edges = np.cumsum(kinds, axis=1)[kind[group]]
+    classes = np.minimum((rng.random(len(group))[:, None] > edges).sum(1), n_classes - 1)
     shown = np.unique(group * n_classes + classes)
     group, classes = shown // n_classes, shown % n_classes
     # Geometric, since some pictures show very many objects of one class.
@@ -286,22 +279,12 @@ def grouped_candidates(
     sizes = np.bincount(group, minlength=n_groups)
     starts = np.cumsum(sizes) - sizes
     indptr = np.concatenate([[0], np.cumsum(sizes[of_group])])
-    numbers = classes[
-        np.repeat(starts[of_group] - indptr[:-1], sizes[of_group]) + np.arange(indptr[-1])
-    ]
+    places = np.repeat(starts[of_group] - indptr[:-1], sizes[of_group]) + np.arange(indptr[-1])
+    numbers = classes[places]
     candidates = Candidates.from_flat(indptr, numbers, n_classes).with_groups(of_group)
     return candidates, labels.astype(np.int64)
 
 
-def _labels(labels: npt.ArrayLike, n_classes: int) -> npt.NDArray[Any]:
-    y = check_class_numbers(labels)
-    if y.max() >= n_classes:
-        raise InputError(
-            f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to {n_classes - 1}."
-        )
-    return y
-
-
-def _from_rows(rows: npt.NDArray[Any], n_classes: int) -> Candidates:
+def _sets_of_equal_size(rows: npt.NDArray[Any], n_classes: int) -> Candidates:
     """Candidates with equally many labels per row, which may repeat."""
     return Candidates.from_flat(np.arange(len(rows) + 1) * rows.shape[1], rows.ravel(), n_classes)

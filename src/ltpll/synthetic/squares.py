@@ -35,9 +35,7 @@ def four_squares(
     if len(sizes) != 4:
         raise InputError(f"There are {len(sizes)} sizes for four squares: give one per class.")
     rng = np.random.default_rng(seed)
-    points = [
-        np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)
-    ]
-    return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(
-        np.int64
-    )
+    corners = zip(CORNERS, sizes, strict=True)
+    points = [np.asarray(corner) + rng.random((n, 2)) for corner, n in corners]
+    labels = np.repeat(np.arange(4), sizes).astype(np.int64)
+    return np.concatenate(points).astype(np.float32), labels
