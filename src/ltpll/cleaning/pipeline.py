@@ -117,7 +117,7 @@ def train_table_run(
         Examples:
             >>> from ltpll.cleaning.dataset import TableSource, read_examples
             >>> from ltpll.cleaning.settings import TrainingSettings
-    from ltpll.cleaning.stored_tables import read_cleaned
+            >>> from ltpll.cleaning.stored_tables import read_cleaned
             >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
             >>> examples = read_examples(source)
             >>> run = table_run("my-run", settings, examples)
