@@ -4,6 +4,7 @@ import importlib
 import re
 import shlex
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from typer.main import get_command
 
 import ltpll
 from ltpll import PartialLabelClassifier
+from ltpll.cleaning.settings import TrainJob
 from ltpll.cli import app
+from ltpll.settings import settings_of
 from ltpll.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll_research.cli import app as research_app
 from ltpll_research.schema import check_record
@@ -32,6 +35,11 @@ PYTHON_PAGES = [
     if page.parent.name not in ("methods", "gallery")
     and any(one.language == "python" for one in blocks_of(page))
 ]
+# Pages that users read; those in other folders are generated.
+MANUAL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NO_COMMANDS = {"ltpll image set 1"}  # the name of a format
+SETTINGS = settings_of(TrainJob)
+SECTIONS = {name.partition(".")[0] for name in SETTINGS}
 QUICKER = {
     "README.md": {"PartialLabelClassifier(), folds": "PartialLabelClassifier(steps=300), folds"},
     "docs/get-started.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=300)"},
@@ -128,22 +136,54 @@ def command_named(words):
     return command, words
 
 
+def check_command(line):
+    """Refuse a command line in a page that names no command, option or setting of today."""
+    command, words = command_named(shlex.split(line))
+    assert not command.hidden, f"it has moved: {line!r}"
+    if words[-1:] == ["--help"]:
+        return
+    assert not hasattr(command, "commands"), f"there is no command in {line!r}"
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    for word, following in pairwise([*words, ""]):
+        if word.startswith("--"):
+            option = word.partition("=")[0]
+            assert option in known, f"{option} is not an option of {command.name!r}: {line!r}"
+        if word == "--set" and line.startswith("ltpll ") and following:
+            assert following.partition("=")[0] in SETTINGS, line
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
-def test_commands_and_options_in_a_page_exist(page):
+def test_commands_options_and_settings_in_a_page_exist(page):
     for line in commands_of(page):
-        command, words = command_named(shlex.split(line))
-        assert not command.hidden, f"it has moved: {line!r}"
-        assert not hasattr(command, "commands"), f"there is no command in {line!r}"
-        known = {
-            option
-            for parameter in command.params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        for word in words:
-            if word.startswith("--"):
-                assert word.partition("=")[0] in known, (
-                    f"{word} is not an option of {command.name!r}: {line!r}"
-                )
+        check_command(line)
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=name_of)
+def test_commands_options_and_settings_in_the_text_of_a_page_exist(page):
+    text = page.read_text(encoding="utf-8")
+    prose = re.sub(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->|```.*?```", "", text, flags=re.S)
+    for code in re.findall(r"`([^`]+)`", prose):
+        words = code.split()
+        if words[0] in ("ltpll", "ltpll-research") and len(words) > 1 and code not in NO_COMMANDS:
+            check_command(" ".join(words))
+        if re.fullmatch(rf"(?:{'|'.join(SECTIONS)})\.[a-z_]+", words[0]):
+            assert words[0] in SETTINGS, code
+    for name in re.findall(r"--set\s+['\"]?([a-z_]+\.[a-z_.]+)=", text):
+        assert name in SETTINGS, name
+
+
+def test_a_command_that_does_not_exist_is_noticed():
+    for line in (
+        "ltpll train labels.csv --lr 0.1",
+        "ltpll train labels.csv --set training.rate=0.1",
+        "ltpll data prune labels.csv",
+    ):
+        with pytest.raises(AssertionError):
+            check_command(line)
 
 
 def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path, monkeypatch):

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ltpll.cleaning.settings import FRONT, TrainJob
 from ltpll.errors import InputError
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
 from ltpll.runs.run import Record
+from ltpll.settings import as_toml, expected, option_name, settings_of
 from ltpll_research.benchmark import FIRST_EDITION, RECIPES
 from ltpll_research.paper.catalog import ITEMS, with_equal_lengths
 from ltpll_research.paper.compare import compare, compare_other_lengths
@@ -42,6 +44,33 @@ def part_names() -> str:
     for part in describe_parts():
         kinds.setdefault(part.kind, []).append(f"[`{part.name}`](docs/methods/{part.name}.md)")
     return "\n".join(f"- {kind}s: {', '.join(names)}" for kind, names in kinds.items())
+
+
+def settings_table(section: str) -> str:
+    """The settings of one section, as `ltpll train` declares them."""
+    lines = ["| setting | value | default | meaning | option |", "|---|---|---|---|---|"]
+    for name, one in settings_of(TrainJob).items():
+        if name.partition(".")[0] == section:
+            option = f"`{option_name(name)}`" if name in FRONT else "–"
+            cells = (
+                f"`{name}`",
+                _cell(expected(one.kind)),
+                "–" if one.default is None else _code(as_toml(one.default)),
+                _cell(one.help),
+                "the argument `TABLE`" if name == "data.table" else option,
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Plain text in a cell of a Markdown table."""
+    return re.sub(r"[|*_<\[]", lambda found: f"&#{ord(found[0])};", text.replace("`", ""))
+
+
+def _code(text: str) -> str:
+    """Code in a cell of a Markdown table, in which a backslash would not protect `|`."""
+    return f"<code>{_cell(text)}</code>" if "|" in text else f"`{text}`"
 
 
 def measured_on(records: Sequence[Record]) -> str:
@@ -1822,6 +1851,10 @@ def neighbours_table() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "part-names": part_names,
+    "settings-data": lambda: settings_table("data"),
+    "settings-table": lambda: settings_table("table"),
+    "settings-training": lambda: settings_table("training"),
+    "settings-run": lambda: settings_table("run"),
     "demo": demo_table,
     "toy": lambda: toy_table(cosine=False),
     "performance": performance_table,

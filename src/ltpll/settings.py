@@ -91,6 +91,7 @@ def accepted(kind: Any, value: Any) -> Any:
         ValueError: It has another type, or is outside the range.
 
     Examples:
+        >>> from typing import Literal
         >>> accepted(int | Literal["auto"], 3.0), accepted(tuple[str, ...], ["a", "b"])
         (3, ('a', 'b'))
     """
@@ -128,6 +129,8 @@ def expected(kind: Any) -> str:
     """What a setting of this type must be, in words.
 
     Examples:
+        >>> from typing import Literal
+        >>> from ltpll.settings import Count
         >>> expected(Count | Literal["auto"])
         'a whole number of at least 1 or auto'
     """

@@ -99,33 +99,33 @@ def train_table_run(
 
     An interrupted run is resumed.
 
-        Args:
-            run: The run, from `table_run`.
-            source: Where the examples were read from.
-            examples: The examples, from `read_examples`.
-            settings: How to train.
-            device: "cpu", "cuda" or "auto".
-            on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
-            threads: The number of threads on a CPU, or "auto".
-            progress: Reports the progress of all trainings: those of a comparison, the one on all rows and those of the folds.
-            callbacks: Further callbacks of the training on all rows.
-            workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
-            on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
+    Args:
+        run: The run, from `table_run`.
+        source: Where the examples were read from.
+        examples: The examples, from `read_examples`.
+        settings: How to train.
+        device: "cpu", "cuda" or "auto".
+        on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
+        threads: The number of threads on a CPU, or "auto".
+        progress: Reports the progress of all trainings: those of a comparison, the one on all rows and those of the folds.
+        callbacks: Further callbacks of the training on all rows.
+        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
+        on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
 
-        Raises:
-            InputError: The examples cannot be trained on.
-            BusyError: Another process is training the run.
+    Raises:
+        InputError: The examples cannot be trained on.
+        BusyError: Another process is training the run.
 
-        Examples:
-            >>> from ltpll.cleaning.dataset import TableSource, read_examples
-            >>> from ltpll.cleaning.settings import TrainingSettings
+    Examples:
+        >>> from ltpll.cleaning.dataset import TableSource, read_examples
+        >>> from ltpll.cleaning.settings import TrainingSettings
         >>> from ltpll.cleaning.stored_tables import read_cleaned
-            >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
-            >>> examples = read_examples(source)
-            >>> run = table_run("my-run", settings, examples)
-            >>> train_table_run(run, source, examples, settings)
-            >>> len(read_cleaned("my-run").labels.label)
-            60
+        >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
+        >>> examples = read_examples(source)
+        >>> run = table_run("my-run", settings, examples)
+        >>> train_table_run(run, source, examples, settings)
+        >>> len(read_cleaned("my-run").labels.label)
+        60
     """
     classifier = settings.classifier(device, on_nan, threads)
     how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}

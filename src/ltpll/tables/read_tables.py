@@ -80,6 +80,7 @@ def read_table(
         InputError: The file cannot be read; the message names the row or column at fault.
 
     Examples:
+        >>> from ltpll.tables.reading import Reading
         >>> _ = Path("labels.csv").write_text("id,candidates\\na,cat;dog\\nb,fox\\n")
         >>> table = read_table(Path("labels.csv"), Reading(separator=";"))
         >>> table.candidates.classes
