@@ -1,4 +1,6 @@
-"""Settings for the tests of both packages: threads, signals, Triton without a GPU, and how workers share the tests."""
+"""Settings for the tests of both packages: threads, signals, Triton without a GPU, and how workers
+share the tests.
+"""
 
 import http.server
 import os
@@ -12,7 +14,8 @@ from support.processes import hearing_signals
 
 def pytest_configure(config):
     if config.getoption("numprocesses", None):
-        return  # this process only distributes the tests, and importing torch would delay its workers
+        # this process only distributes the tests, and importing torch would delay its workers
+        return
     import torch
     from hypothesis import settings
 
@@ -23,7 +26,8 @@ def pytest_configure(config):
     settings.load_profile("ltpll")
 
 
-# These start processes from servers that take seconds to import torch: one worker runs them all, so that each server starts once.
+# These start processes from servers that take seconds to import torch: one worker runs them all, so
+# that each server starts once.
 STARTING_PROCESSES = {
     "research/tests/cli/test_data.py",
     "research/tests/cli/test_studies.py",
@@ -46,7 +50,9 @@ assert all((Path(__file__).parent / name).is_file() for name in STARTING_PROCESS
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give each file to one worker, since its tests share fixtures, and in the order of their names: the small files come last."""
+    """Give each file to one worker, since its tests share fixtures, and in the order of their
+    names: the small files come last.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduler(LoadFileScheduling):
@@ -60,7 +66,9 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def _hearing_signals():
-    """Many tests interrupt themselves or their children, also where `make test` runs in the background."""
+    """Many tests interrupt themselves or their children, also where `make test` runs in the
+    background.
+    """
     with hearing_signals():
         yield
 

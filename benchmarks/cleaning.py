@@ -2,9 +2,11 @@
 
     python benchmarks/cleaning.py PACK --out results/bench/cleaning-cpu.json
 
-It uses digits at three imbalances, with random wrong labels or with those of three simulated annotators, and the tables of
-PACK (see benchmarks/tabular.py) with their own sets. The true label is removed from 0, 2, 10 and 30 % of the sets of digits, and from 0 and
-10 % of the others. Five folds of the default classifier predict all rows, and `ltpll.cleaning` judges them as `ltpll train` does.
+It uses digits at three imbalances, with random wrong labels or with those of three simulated
+annotators, and the tables of PACK (see benchmarks/tabular.py) with their own sets. The true label
+is removed from 0, 2, 10 and 30 % of the sets of digits, and from 0 and 10 % of the others. Five
+folds of the default classifier predict all rows, and `ltpll.cleaning` judges them as `ltpll train`
+does.
 """
 
 from __future__ import annotations
@@ -118,7 +120,9 @@ def problem(pack: Path, name: str, seed: int) -> tuple[Any, Any, Any]:
 
 
 def remove_truth(sets: Any, y: Any, share: float, seed: int) -> Any:
-    """Remove the true label from some sets; a set that becomes empty gets a wrong label, drawn by how often labels are candidates."""
+    """Remove the true label from some sets; a set that becomes empty gets a wrong label, drawn by
+    how often labels are candidates.
+    """
     rng = np.random.default_rng(100 + seed)
     changed = sets.copy()
     chosen = np.flatnonzero(rng.random(len(y)) < share)

@@ -1,12 +1,14 @@
-"""Measures rebalancers in every column of the RECORDS paper's Table 1 and its NU setting, on features of a pretrained network.
+"""Measures rebalancers in every column of the RECORDS paper's Table 1 and its NU setting, on
+features of a pretrained network.
 
     python benchmarks/columns.py --data-root DATA --features FOLDER --out results/columns
 
-DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll-research data prepare`). Their images
-are enlarged, embedded with EfficientNet-Lite0 and reduced to 128 principal components, once; FOLDER keeps the
-result. Subsets and candidate sets are those of `ltpll-research benchmark` with the same seed, and the
-classifier has its defaults. This takes minutes on a CPU, where training a ResNet-18 from scratch takes days;
-it is how photos are used, but not the paper's protocol. Each training has a record; existing ones are kept.
+DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll-research data prepare`).
+Their images are enlarged, embedded with EfficientNet-Lite0 and reduced to 128 principal components,
+once; FOLDER keeps the result. Subsets and candidate sets are those of `ltpll-research benchmark`
+with the same seed, and the classifier has its defaults. This takes minutes on a CPU, where training
+a ResNet-18 from scratch takes days; it is how photos are used, but not the paper's protocol. Each
+training has a record; existing ones are kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Measures how many true labels are recovered from the votes of simulated annotators, good and bad ones.
+"""Measures how many true labels are recovered from the votes of simulated annotators, good and bad
+ones.
 
     python benchmarks/crowds.py --out results/crowds [--pack PACK]
 
-The features and true labels are those of scikit-learn's digits (made long-tailed) and, with PACK, of its tables (see
-benchmarks/tabular.py). Labels from the votes alone (majority vote, Dawid–Skene, our reliabilities) are compared with labels that a
-classifier has learned from the union of the votes, without weights and with each kind of weights. Each draw has a record; existing ones
-are kept.
+The features and true labels are those of scikit-learn's digits (made long-tailed) and, with PACK,
+of its tables (see benchmarks/tabular.py). Labels from the votes alone (majority vote, Dawid–Skene,
+our reliabilities) are compared with labels that a classifier has learned from the union of the
+votes, without weights and with each kind of weights. Each draw has a record; existing ones are
+kept.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ def simulated_annotator(kind: float | str, n_classes: int) -> Any:
     return kind
 
 
-# ---- labels from the votes alone --------------------------------------------------------------------------------------
+# ---- labels from the votes alone -----------------------------------------------------------------
 
 
 def shares_of(candidates: Candidates) -> Any:
@@ -202,7 +204,9 @@ def with_class_prior(likelihoods: Any, rounds: int = 100) -> Any:
 def dawid_skene(
     rows: Any, annotators: Any, labels: Any, n_rows: int, n_classes: int, rounds: int = 100
 ) -> Any:
-    """Posteriors of the model of Dawid and Skene (1979): a full confusion matrix for each annotator, EM from the shares of the votes."""
+    """Posteriors of the model of Dawid and Skene (1979): a full confusion matrix for each
+    annotator, EM from the shares of the votes.
+    """
     posterior = np.zeros((n_rows, n_classes))
     np.add.at(posterior, (rows, labels), 1.0)
     posterior /= posterior.sum(1, keepdims=True)

@@ -1,4 +1,5 @@
-"""Measures `fit` on 100,000 × 512 features with 100 classes: epoch time compared with a DataLoader, and memory relative to the features.
+"""Measures `fit` on 100,000 × 512 features with 100 classes: epoch time compared with a DataLoader,
+and memory relative to the features.
 
 python benchmarks/fit.py --out results/bench/fit-cpu.json
 """
@@ -142,7 +143,9 @@ class Rows(Dataset[tuple[Any, ...]]):
 def loader_epochs(
     x: Any, candidates: Candidates, method: str, epochs: int, workers: int
 ) -> list[float]:
-    """Train the same network with the same loss and targets, through a DataLoader that collates single rows."""
+    """Train the same network with the same loss and targets, through a DataLoader that collates
+    single rows.
+    """
     torch.manual_seed(0)
     model = build_model("mlp", 0, n_inputs=FEATURES, n_classes=CLASSES)
     part = METHODS[method]()

@@ -1,12 +1,16 @@
-"""Measures training on candidate sets some of which lack the true label, with and without `truth_missing`.
+"""Measures training on candidate sets some of which lack the true label, with and without
+`truth_missing`.
 
-    python benchmarks/missing.py --out results/missing [--data digits cifar10-lt=FEATURES.npy,TABLE.csv pll_tabular=FILE.npz]
+    python benchmarks/missing.py --out results/missing [--data digits
+    cifar10-lt=FEATURES.npy,TABLE.csv pll_tabular=FILE.npz]
 
-The label is removed from a share of the sets; a set that would be empty gets a random wrong label. FEATURES are embeddings in the order of
-TABLE, which needs the columns label and split (`ltpll embed`); their first 128 principal components are used, to save time. The sets of
-digits-top-k are the three likeliest classes of a logistic regression that was trained on 40 other rows; they lack the label where this
-model does not know it. digits-pixels are the digits as pictures, for a convolutional network. Each training has a record, and existing
-ones are kept, so that the command can be interrupted.
+The label is removed from a share of the sets; a set that would be empty gets a random wrong label.
+FEATURES are embeddings in the order of TABLE, which needs the columns label and split (`ltpll
+embed`); their first 128 principal components are used, to save time. The sets of digits-top-k are
+the three likeliest classes of a logistic regression that was trained on 40 other rows; they lack
+the label where this model does not know it. digits-pixels are the digits as pictures, for a
+convolutional network. Each training has a record, and existing ones are kept, so that the command
+can be interrupted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Measures the exact search for nearest neighbours: ours, scikit-learn's, and blocks of products with a `topk` of each.
+"""Measures the exact search for nearest neighbours: ours, scikit-learn's, and blocks of products
+with a `topk` of each.
 
     python benchmarks/neighbours.py --out results/bench/neighbours-cpu.json
 
-All three find the neighbours of every row. The others are measured on fewer rows, since time grows with their square. Each turn runs
-in a process of its own, and turns alternate. On a machine that others use, too, the time of the processor says more than that of the clock.
+All three find the neighbours of every row. The others are measured on fewer rows, since time grows
+with their square. Each turn runs in a process of its own, and turns alternate. On a machine that
+others use, too, the time of the processor says more than that of the clock.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def main() -> None:
 
 
 def measure(how: str, n: int) -> dict[str, float]:
-    """Seconds of the clock and of the processor, the memory that was needed beside the features, and how busy the machine was before."""
+    """Seconds of the clock and of the processor, the memory that was needed beside the features,
+    and how busy the machine was before.
+    """
     x = torch.randn(n, FEATURES, generator=torch.Generator().manual_seed(0))
     load = os.getloadavg()[0]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -85,7 +89,9 @@ def measure(how: str, n: int) -> dict[str, float]:
 
 
 def by_topk(x: Tensor) -> Any:
-    """Each block of rows with all others, in blocks of columns, of which `topk` keeps the nearest."""
+    """Each block of rows with all others, in blocks of columns, of which `topk` keeps the
+    nearest.
+    """
     half = x.square().sum(1) / 2
     found = []
     for rows in torch.arange(len(x)).split(BLOCK):

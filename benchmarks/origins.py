@@ -1,10 +1,12 @@
-"""Measures rebalancers on real features whose candidate sets have many origins: those that "auto" tells apart, and those it cannot.
+"""Measures rebalancers on real features whose candidate sets have many origins: those that "auto"
+tells apart, and those it cannot.
 
     python benchmarks/origins.py PACK --out results/origins
 
-The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see benchmarks/tabular.py); the sets are
-simulated, the answers of a weak model, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows,
-and with the scores by which "auto" decided where the sets left it undecided; existing records are kept.
+The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see
+benchmarks/tabular.py); the sets are simulated, the answers of a weak model, or the table's own.
+Each draw has a record with the figures of every rebalancer on held-out rows, and with the scores by
+which "auto" decided where the sets left it undecided; existing records are kept.
 """
 
 from __future__ import annotations
@@ -196,7 +198,9 @@ def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Ca
 
 
 def weak_model_candidates(x_few: Any, y_few: Any, x: Any, y: Any, n_classes: int) -> Candidates:
-    """The three likeliest classes of a logistic regression; where the true label is not among them, it replaces the last one."""
+    """The three likeliest classes of a logistic regression; where the true label is not among them,
+    it replaces the last one.
+    """
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300)).fit(
         x_few, y_few
     )

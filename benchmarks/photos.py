@@ -1,9 +1,12 @@
-"""Measures trainings on a folder of pictures with a pretrained network, with the commands that a user would type.
+"""Measures trainings on a folder of pictures with a pretrained network, with the commands that a
+user would type.
 
-    python benchmarks/photos.py NAME TABLE --images DIR --out results/photos [--finetune all] [--device cuda]
+    python benchmarks/photos.py NAME TABLE --images DIR --out results/photos [--finetune all]
+    [--device cuda]
 
-TABLE needs the columns path, candidates, label and split (train and test). Each training has a record; existing ones are kept. The row
-"supervised" is trained on the true labels. One more training with the default folds and an empty cache measures the time of everything.
+TABLE needs the columns path, candidates, label and split (train and test). Each training has a
+record; existing ones are kept. The row "supervised" is trained on the true labels. One more
+training with the default folds and an empty cache measures the time of everything.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python benchmarks/precision.py cifar100 --data-root DIR --out results/bench/precision-h200.json
 
-Both runs of a seed share images, candidates and initial weights, so the difference is taken per seed.
+Both runs of a seed share images, candidates and initial weights, so the difference is taken per
+seed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def main() -> None:
 
 
 def compare(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The means of both variants, their difference over seeds, and half the width of its 95 % confidence interval."""
+    """The means of both variants, their difference over seeds, and half the width of its 95 %
+    confidence interval.
+    """
     exact, fast = ([run for run in runs if run["way"] == way] for way in WAYS)
     found: dict[str, Any] = {"n": len(fast)}
     for name in FIGURES:

@@ -1,12 +1,16 @@
-"""Measures neighbour pruning: which labels it removes, and what the default training gains or loses by it.
+"""Measures neighbour pruning: which labels it removes, and what the default training gains or loses
+by it.
 
-    python benchmarks/pruning.py PACK --photos voc=voc.csv:voc.npy cifar10=cifar10-lt.csv:cifar10-lt.npy --out results/pruning
+    python benchmarks/pruning.py PACK --photos voc=voc.csv:voc.npy
+    cifar10=cifar10-lt.csv:cifar10-lt.npy --out results/pruning
 
-PACK holds small real tables (see benchmarks/tabular.py). A photo set is a table with the columns candidates, label and split, and the
-features of its pictures from `ltpll embed`, in its order. Each draw has a record; existing figures are kept. Draws differ in the rows:
-80 % of a table are trained on and the rest is held out, and of photos --photo-rows training rows, with the table's test rows held out. Sets
-called "independent" are drawn anew as well. Plain votes are compared at the threshold at which they remove as many labels. The last way of
-training is that of `ltpll train --set training.prune=true`, which decides how class shares are held by the sets before pruning.
+PACK holds small real tables (see benchmarks/tabular.py). A photo set is a table with the columns
+candidates, label and split, and the features of its pictures from `ltpll embed`, in its order. Each
+draw has a record; existing figures are kept. Draws differ in the rows: 80 % of a table are trained
+on and the rest is held out, and of photos --photo-rows training rows, with the table's test rows
+held out. Sets called "independent" are drawn anew as well. Plain votes are compared at the
+threshold at which they remove as many labels. The last way of training is that of `ltpll train
+--set training.prune=true`, which decides how class shares are held by the sets before pruning.
 """
 
 from __future__ import annotations
@@ -103,7 +107,8 @@ def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any
     pruned = prune_candidates(given.x, given.sets)
     index = nearest_neighbours(directions(torch.from_numpy(given.x)), NEIGHBOURS).rows.numpy()
     plain = relative_votes(index, given.sets, frequency_power=0)
-    # Singletons have relative votes of 1, like the best candidates, so a threshold that removes as many labels always exists.
+    # Singletons have relative votes of 1, like the best candidates, so a threshold that removes as
+    # many labels always exists.
     limit = np.sort(plain)[int(pruned.removed.sum())]
     votes = {
         "plain": shares(without(given.sets, plain < limit), given.y),
@@ -133,7 +138,9 @@ def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any
 
 
 def shares(pruned: Pruned, y: Any) -> dict[str, float]:
-    """Shares of the wrong labels that were removed, of the true labels that were lost, and of those of the rarest third of classes."""
+    """Shares of the wrong labels that were removed, of the true labels that were lost, and of those
+    of the rarest third of classes.
+    """
     lost = pruned.lost(y)
     wrong = len(pruned.removed) - lost.rows
     found = {

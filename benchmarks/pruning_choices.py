@@ -1,9 +1,12 @@
-"""Measures the choices of neighbour pruning: how rows are compared, whether equal sets vote, how many neighbours, which threshold.
+"""Measures the choices of neighbour pruning: how rows are compared, whether equal sets vote, how
+many neighbours, which threshold.
 
-    python benchmarks/pruning_choices.py PACK --photos voc=voc.csv:voc.npy --out results/bench/pruning-cpu.json
+    python benchmarks/pruning_choices.py PACK --photos voc=voc.csv:voc.npy --out
+    results/bench/pruning-cpu.json
 
-The data are those of benchmarks/pruning.py, with all training rows, and one draw of each kind of digits. Ways of comparing rows are
-judged by the share of wrong labels that is removed at the threshold at which 3 % of the true labels are lost.
+The data are those of benchmarks/pruning.py, with all training rows, and one draw of each kind of
+digits. Ways of comparing rows are judged by the share of wrong labels that is removed at the
+threshold at which 3 % of the true labels are lost.
 """
 
 from __future__ import annotations

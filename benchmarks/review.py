@@ -1,12 +1,14 @@
-"""Measures what answers help most: those for the rows of the review queue, for the least confident, for rare classes, or for random rows.
+"""Measures what answers help most: those for the rows of the review queue, for the least confident,
+for rare classes, or for random rows.
 
     python benchmarks/review.py PACK --out results/review
 
-The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label) and those of PACK (see
-benchmarks/tabular.py). A run with five folds labels the table, some rows are answered with the truth, and the table is trained on again:
-from scratch, and from the first run's labels (`ltpll train --start-from`) with different trust in them. Accuracies are those of held-out rows,
-for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones included, whose label is right. Each draw
-has a record; existing ones are kept.
+The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label)
+and those of PACK (see benchmarks/tabular.py). A run with five folds labels the table, some rows are
+answered with the truth, and the table is trained on again: from scratch, and from the first run's
+labels (`ltpll train --start-from`) with different trust in them. Accuracies are those of held-out
+rows, for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones
+included, whose label is right. Each draw has a record; existing ones are kept.
 """
 
 from __future__ import annotations
@@ -196,7 +198,8 @@ def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
     """The rows that each way to choose asks about, by its name."""
     labels, trained = cleaned.labels, np.flatnonzero(cleaned.labels.judged_by == "folds")
     confidence = labels.confidence.astype(np.float64)
-    # What an answer gains where every class counts the same: the label is wrong, times the expected inverse size of the true class.
+    # What an answer gains where every class counts the same: the label is wrong, times the expected
+    # inverse size of the true class.
     weight = 1 / np.maximum(np.bincount(labels.label[trained], minlength=len(cleaned.classes)), 1)
     expected = confidence * weight[labels.label] + (1 - confidence) * weight[alternatives(cleaned)]
     return {

@@ -1,11 +1,13 @@
-"""Measures how many true labels are recovered from the scores of weak models, with the scores as weights or ignored.
+"""Measures how many true labels are recovered from the scores of weak models, with the scores as
+weights or ignored.
 
     python benchmarks/scores.py --out results/scores [--features x.npy --table t.csv]
 
-A weak model is trained on few labelled rows and scores the others; the three highest scores make a candidate set, which may lack the true
-label. Labels by the highest score are compared with labels that a classifier has learned from the sets, without weights and with powers of
-the scores as weights. The data are scikit-learn's digits, made long-tailed, and, if given, an array of features with a table that has
-a column `label`. Each draw has a record; existing ones are kept.
+A weak model is trained on few labelled rows and scores the others; the three highest scores make a
+candidate set, which may lack the true label. Labels by the highest score are compared with labels
+that a classifier has learned from the sets, without weights and with powers of the scores as
+weights. The data are scikit-learn's digits, made long-tailed, and, if given, an array of features
+with a table that has a column `label`. Each draw has a record; existing ones are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from ltpll.synthetic import long_tail_subset
 
 TOP_K = 3
 POWERS = {"none": 0.0, "power 1/4": 0.25, "power 1/2": 0.5, "power 1": 1.0}
-# The rows that a model is trained on (per class, or with a long tail in the opposite order), its features and its regularisation.
+# The rows that a model is trained on (per class, or with a long tail in the opposite order), its
+# features and its regularisation.
 MODELS: dict[str, dict[str, Any]] = {
     "few rows": {"per_class": 4},
     "few rows, overconfident": {"per_class": 4, "inverse_decay": 1e4},
@@ -138,7 +141,9 @@ def problem(
     imbalance: float = 1,
     **_: Any,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Features and true labels of the rows that get sets, and of those that the weak model is trained on."""
+    """Features and true labels of the rows that get sets, and of those that the weak model is
+    trained on.
+    """
     rng = np.random.default_rng(seed)
     if data == "digits":
         x, y = load_digits(return_X_y=True)
@@ -155,7 +160,8 @@ def problem(
         x, y = np.asarray(x[kept[: 2 * ROWS]]), y[: 2 * ROWS]
         x = PCA(COMPONENTS, random_state=seed).fit_transform(x)
     n_classes = int(y.max()) + 1
-    # The last class has the most rows if the model has a class prior of its own, while the first one has the most rows in the table.
+    # The last class has the most rows if the model has a class prior of its own, while the first
+    # one has the most rows in the table.
     wanted = [
         max(1, round(per_class * imbalance ** (-(n_classes - 1 - label) / (n_classes - 1))))
         for label in range(n_classes)

@@ -1,8 +1,10 @@
-"""Measures a training step on a share of a batch, for smaller and smaller shares: captured and eager, with and without communication.
+"""Measures a training step on a share of a batch, for smaller and smaller shares: captured and
+eager, with and without communication.
 
     python benchmarks/shares.py --out results/bench/shares-h200.json
 
-With one GPU nothing is really sent, so this is a lower bound for several processes: their work and the launching of messages.
+With one GPU nothing is really sent, so this is a lower bound for several processes: their work and
+the launching of messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Measures the speed of several runs that share one GPU: CUDA graphs on streams, processes, and processes with MPS.
+"""Measures the speed of several runs that share one GPU: CUDA graphs on streams, processes, and
+processes with MPS.
 
 python benchmarks/sharing.py --out results/bench/sharing-h200.json
 """
@@ -74,7 +75,9 @@ def trained() -> PartialLabelTrainer:
 
 
 def on_streams(runs: int, steps: int = 200) -> float:
-    """Replay only the captured steps, one stream per run: the upper bound for several runs inside one process."""
+    """Replay only the captured steps, one stream per run: the upper bound for several runs inside
+    one process.
+    """
     trainers = [trained() for _ in range(runs)]
     graphs = [
         list(trainer._runner.graphed_step.recordings.values())[-1].graph for trainer in trainers
@@ -127,7 +130,9 @@ def no_server() -> Iterator[None]:
 
 @contextmanager
 def mps_server() -> Iterator[None]:
-    """Start NVIDIA's MPS server, which lets the kernels of several processes run at the same time."""
+    """Start NVIDIA's MPS server, which lets the kernels of several processes run at the same
+    time.
+    """
     if shutil.which(MPS) is None:
         raise RuntimeError(f"{MPS} is not installed")
     with tempfile.TemporaryDirectory() as folder:

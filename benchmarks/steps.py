@@ -2,7 +2,8 @@
 
     python benchmarks/steps.py --out results/bench/steps-h200.json
 
-Each line adds one optimisation to the previous one; the lines after the complete engine each change one thing about it.
+Each line adds one optimisation to the previous one; the lines after the complete engine each change
+one thing about it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def main() -> None:
         if options.only is None or number in options.only:
             row, trainer = measure(variant, options.epochs)
             rows.append(row)
-            print(f"{number:3d} {variant.what:72s} {row['views_per_second']:9,.0f} views/s, start {row['start_seconds']:.1f} s, "
+            print(f"{number:3d} {variant.what:72s} {row['views_per_second']:9,.0f} views/s, "
+                f"start {row['start_seconds']:.1f} s, "
                   f"step {row['step_milliseconds'] or 0:.3f} ms", flush=True)  # fmt: skip
             if options.out:
                 options.out.parent.mkdir(parents=True, exist_ok=True)

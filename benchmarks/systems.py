@@ -1,4 +1,5 @@
-"""Measures the training step of each system, compared with CORR and RECORDS on the same data, batch size and engine.
+"""Measures the training step of each system, compared with CORR and RECORDS on the same data, batch
+size and engine.
 
 python benchmarks/systems.py --out results/bench/systems-h200.json
 """
@@ -76,7 +77,9 @@ def main() -> None:
 def measure(
     method: str, rebalancer: str, extras: tuple[str, ...], width: int, device: str
 ) -> tuple[float, float | None]:
-    """Milliseconds per step as late in training, with refined targets and full queues, and the peak memory."""
+    """Milliseconds per step as late in training, with refined targets and full queues, and the peak
+    memory.
+    """
     experiment = Experiment(
         "noise",
         method=method,

@@ -1,10 +1,12 @@
-"""Measures ten-fold accuracy on small real partial-label tables, for our methods and two simple baselines.
+"""Measures ten-fold accuracy on small real partial-label tables, for our methods and two simple
+baselines.
 
     python benchmarks/tabular.py PACK --out results/tabular
 
-The pack is an .npz file with, for every table NAME, NAME_X (rows × features), NAME_S (candidates, bits packed by row), NAME_C (the number
-of classes) and NAME_y (true labels, used only for evaluation). Each table and method has a record; existing records are kept.
-Accuracy is that of predictions for the goal "accuracy", balanced accuracy that of predictions for the goal "balanced".
+The pack is an .npz file with, for every table NAME, NAME_X (rows × features), NAME_S (candidates,
+bits packed by row), NAME_C (the number of classes) and NAME_y (true labels, used only for
+evaluation). Each table and method has a record; existing records are kept. Accuracy is that of
+predictions for the goal "accuracy", balanced accuracy that of predictions for the goal "balanced".
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto
 from ltpll.runs.environment import environment
 
-# "auto" is the default; "average" is what it chooses for rows that share their sets in groups, as in these tables.
+# "auto" is the default; "average" is what it chooses for rows that share their sets in groups, as
+# in these tables.
 REBALANCERS = ("none", "mean-target", "records", "set-evidence", "auto", "average")
 ROWS = ["neighbours", "logistic", *(f"corr+{rebalancer}" for rebalancer in REBALANCERS)]
 FOLDS = 10
@@ -63,7 +66,8 @@ def main() -> None:
             record = done.result()
             (options.out / f"{name}-{row}.json").write_text(json.dumps(record, indent=1) + "\n")
             print(
-                f"{name:10s} {row:16s} accuracy {np.mean(record['accuracy']):.3f}, balanced {np.mean(record['balanced_accuracy']):.3f}",
+                f"{name:10s} {row:16s} accuracy {np.mean(record['accuracy']):.3f}, balanced "
+                f"{np.mean(record['balanced_accuracy']):.3f}",
                 flush=True,
             )
 
@@ -91,7 +95,8 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
             row, x[train], sets[train], x[test]
         )
         figures["accuracy"].append(float((predicted == y[test]).mean()))
-        # Averaged over the classes of the test rows; scikit-learn would warn about predicted classes that are not among them.
+        # Averaged over the classes of the test rows; scikit-learn would warn about predicted
+        # classes that are not among them.
         for figure, labels in (
             ("balanced_accuracy", balanced),
             ("balanced_accuracy_for_accuracy", predicted),
@@ -118,7 +123,9 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
 
 
 def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any, Any, str]:
-    """Predictions of the test rows for accuracy and for balanced accuracy, the identified labels of the training rows, and the choice."""
+    """Predictions of the test rows for accuracy and for balanced accuracy, the identified labels of
+    the training rows, and the choice.
+    """
     if "+" in row:
         method, name = row.split("+")
         rebalancer = Auto(prior="average") if name == "average" else name

@@ -1,4 +1,5 @@
-"""Measures the memory of candidates and targets, and the time to read and write a batch, as examples and classes grow.
+"""Measures the memory of candidates and targets, and the time to read and write a batch, as
+examples and classes grow.
 
     python benchmarks/targets.py --out results/bench/targets-cpu.json
 
@@ -58,7 +59,8 @@ def bench_targets(
             seconds,
         )
 
-    # First, since the growth of the process only shows what something takes while no freed memory is reused.
+    # First, since the growth of the process only shows what something takes while no freed memory
+    # is reused.
     large = row(*INATURALIST) if inaturalist else None
     grid = [row(n, n_classes) for n in examples for n_classes in classes]
     uneven = [row(n, min(classes), uneven=True) for n in examples]
@@ -86,12 +88,15 @@ def _check(fewest: float, fewest_classes: float, size: int, batch: int) -> None:
         )
     if fewest_classes < 2 * size:
         raise InputError(
-            f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not {fewest_classes}."
+            f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not "
+            f"{fewest_classes}."
         )
 
 
 def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[str, float | None]:
-    """Fit p and q of value ≈ a · Nᵖ · C^q by least squares of logarithms; None for a size that does not vary."""
+    """Fit p and q of value ≈ a · Nᵖ · C^q by least squares of logarithms; None for a size that does
+    not vary.
+    """
     names = ("examples", "classes")
     varying = [name for name in names if len({row[name] for row in rows}) > 1]
     known = np.asarray([[1.0, *(math.log(row[name]) for name in varying)] for row in rows])
@@ -100,7 +105,7 @@ def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[
     return {name: fitted.get(name) for name in names}
 
 
-# ---- one row ----------------------------------------------------------------------------------------------------------
+# ---- one row -------------------------------------------------------------------------------------
 
 
 class Times(NamedTuple):
@@ -170,10 +175,13 @@ def _built(
 
 
 def draw_sets(n: int, n_classes: int, size: int, *, uneven: bool) -> tuple[Any, Any]:
-    """Offsets and labels of `n` sets with `size` distinct labels each, or with 1 to 2·`size` − 1 labels if `uneven`."""
+    """Offsets and labels of `n` sets with `size` distinct labels each, or with 1 to 2·`size` − 1
+    labels if `uneven`.
+    """
     rng = np.random.default_rng(0)
     width = 2 * size - 1 if uneven else size
-    # Steps from label to label that are too short to come back to the first one, so that labels are distinct.
+    # Steps from label to label that are too short to come back to the first one, so that labels are
+    # distinct.
     steps = rng.integers(1, max(n_classes // width, 2), (n, width), dtype=np.int32)
     steps[:, 0] = rng.integers(0, n_classes, n)
     numbers = np.cumsum(steps, axis=1, dtype=np.int32) % n_classes
@@ -202,7 +210,9 @@ def _timed(
     device: torch.device,
     seconds: float,
 ) -> dict[str, Times]:
-    """Time all forms in turn on the same random batches, so that other work on the machine affects them equally."""
+    """Time all forms in turn on the same random batches, so that other work on the machine affects
+    them equally.
+    """
     generator = torch.Generator(device).manual_seed(0)
     other = torch.zeros(OTHER_VALUES, device=device)
     new = torch.rand(batch, n_classes, generator=generator, device=device)
@@ -239,7 +249,7 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 def tensor_bytes(*objects: Any) -> int:
@@ -270,13 +280,19 @@ def cells(row: Record) -> str:
     """One line of the printed table."""
     low, high = row["set_sizes"]
     ours, dense = row["milliseconds"], row["dense_milliseconds"]
-    line = f"{row['examples']:>9,} × {row['classes']:>6,}, sets of {low if low == high else f'{low}–{high}'}: {row['bytes'] / 1e6:,.1f} MB"
-    line += f" (dense {row['dense_bytes'] / 1e6:,.0f} MB), read {ours['read']:.3f} ms, write {ours['write']:.3f} ms"
+    line = (
+        f"{row['examples']:>9,} × {row['classes']:>6,}, sets of "
+        f"{low if low == high else f'{low}–{high}'}: {row['bytes'] / 1e6:,.1f} MB"
+    )
+    line += (
+        f" (dense {row['dense_bytes'] / 1e6:,.0f} MB), read {ours['read']:.3f} ms, write "
+        f"{ours['write']:.3f} ms"
+    )
     if dense is None:
         return line
-    return (
-        line
-        + f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times the dense form"
+    return line + (
+        f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times "
+        "the dense form"
     )
 
 

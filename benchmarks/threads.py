@@ -1,8 +1,10 @@
-"""Measures how fast a small network trains on a CPU while other jobs run: with all threads, with one, and with the number `fit` chooses.
+"""Measures how fast a small network trains on a CPU while other jobs run: with all threads, with
+one, and with the number `fit` chooses.
 
     python benchmarks/threads.py --out results/bench/threads-cpu.json
 
-The other jobs are endless loops. On a shared machine there is further load; the average of the last minute is recorded.
+The other jobs are endless loops. On a shared machine there is further load; the average of the last
+minute is recorded.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def measured(waiting: str, repeats: int) -> dict[str, list[int]]:
 
 
 def speed(how: str) -> int:
-    """Views per second of three epochs after the first, which loads libraries and chooses the number of threads."""
+    """Views per second of three epochs after the first, which loads libraries and chooses the
+    number of threads.
+    """
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, ROWS)
     x = (rng.normal(size=(CLASSES, FEATURES))[labels] + rng.normal(size=(ROWS, FEATURES))).astype(

@@ -1,6 +1,8 @@
-"""Converts benchmark packs (the encoded images of a set in one .npz file) into image sets under a data root.
+"""Converts benchmark packs (the encoded images of a set in one .npz file) into image sets under a
+data root.
 
-A CIFAR pack holds the test images and, class by class, only those training images that an imbalance of 50 or more needs.
+A CIFAR pack holds the test images and, class by class, only those training images that an imbalance
+of 50 or more needs.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ def main() -> None:
                 image_set, arguments.data_root, [LocalArchive(path, md5_of_file(path))]
             )
             print(
-                f"{image_set.name}: {len(image_set.y_train)} training and {len(image_set.y_test)} test images in {folder}"
+                f"{image_set.name}: {len(image_set.y_train)} training and "
+                f"{len(image_set.y_test)} test images in {folder}"
             )
     except InputError as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,6 @@
-"""Measures the speed of the batched image views, compared on a CPU with a loop over Pillow images."""
+"""Measures the speed of the batched image views, compared on a CPU with a loop over Pillow
+images.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ KINDS: tuple[ViewKind, ...] = ("weak", "strong")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
-# ---- the same views, one image at a time -------------------------------------------------------------------------------
+# ---- the same views, one image at a time ---------------------------------------------------------
 
 
 def pillow_crop(image: Image.Image, policy: str) -> Image.Image:
@@ -124,11 +126,13 @@ def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
     return np.stack(out).transpose(0, 3, 1, 2)
 
 
-# ---- timing ------------------------------------------------------------------------------------------------------------
+# ---- timing --------------------------------------------------------------------------------------
 
 
 def seconds(function: Callable[[], object], device: torch.device, at_least: float) -> float:
-    """The shortest time of one call after a warm-up, which is the one least disturbed by other work on the machine."""
+    """The shortest time of one call after a warm-up, which is the one least disturbed by other work
+    on the machine.
+    """
 
     def once() -> float:
         start = time.perf_counter()
@@ -176,7 +180,8 @@ def main() -> None:
         else f"CPU, {torch.get_num_threads()} threads"
     )
     print(
-        f"{name}, torch {torch.__version__}, images of {options.size} × {options.size}{', compiled' if options.compile else ''}"
+        f"{name}, torch {torch.__version__}, images of {options.size} × "
+        f"{options.size}{', compiled' if options.compile else ''}"
     )
     generator = torch.Generator(device).manual_seed(0)
     rows = []
@@ -200,7 +205,8 @@ def main() -> None:
                     partial(pillow_views, few, kind, policy), device, options.seconds
                 ) / len(few)
                 print(
-                    f"{policy:9} {kind:6} Pillow, 1 thread  {loop * 1e6:8.2f} µs per view  {1 / loop:12,.0f} views/s"
+                    f"{policy:9} {kind:6} Pillow, 1 thread  {loop * 1e6:8.2f} µs per view  "
+                    f"{1 / loop:12,.0f} views/s"
                 )
             for batch in options.batch:
                 each = (
@@ -213,7 +219,8 @@ def main() -> None:
                 )
                 ratio = f"  {loop / each:5.1f} × Pillow" if loop else ""
                 print(
-                    f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  {1 / each:12,.0f} views/s{ratio}"
+                    f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  "
+                    f"{1 / each:12,.0f} views/s{ratio}"
                 )
                 microseconds = {
                     "batched": round(each * 1e6, 3),

@@ -1,8 +1,9 @@
 """Clean the labels of a crowd whose members disagree.
 
-Several people label each picture, some of them carelessly, and a majority vote inherits their mistakes. Here the votes become
-candidate sets, weighted by how reliable each annotator seems to be, and a classifier that looks at the pictures settles the
-disputes. True labels are used only to measure the result.
+Several people label each picture, some of them carelessly, and a majority vote inherits their
+mistakes. Here the votes become candidate sets, weighted by how reliable each annotator seems to be,
+and a classifier that looks at the pictures settles the disputes. True labels are used only to
+measure the result.
 """
 
 import matplotlib.pyplot as plt
@@ -14,9 +15,10 @@ from ltpll import PartialLabelClassifier, candidates_from_votes, initial_targets
 from ltpll.synthetic import crowd_votes, long_tail_subset
 
 # %% Votes
-# The pictures are scikit-learn's handwritten digits, made long-tailed: there are about twenty times as many zeros as nines. Each is
-# labelled by three of ten annotators. Most are right more or less often, one guesses, and one often takes a digit for the next. This is
-# one of five draws of votes that were tried; cleaned labels beat weighted votes in all of them, on the rare digits in four.
+# The pictures are scikit-learn's handwritten digits, made long-tailed: there are about twenty times
+# as many zeros as nines. Each is labelled by three of ten annotators. Most are right more or less
+# often, one guesses, and one often takes a digit for the next. This is one of five draws of votes
+# that were tried; cleaned labels beat weighted votes in all of them, on the rare digits in four.
 pictures, truth = load_digits(return_X_y=True)
 kept = long_tail_subset(truth, imbalance=20, seed=0)
 pictures, truth = pictures[kept], truth[kept]
@@ -30,8 +32,9 @@ votes = pd.DataFrame({"picture": row, "annotator": np.array(list(people))[who], 
 print(votes.head(6).to_string(index=False))
 
 # %% From votes to candidate sets
-# Every label that somebody gave a picture is a candidate. The weights say how well each candidate explains the votes, given the
-# reliability of the annotators, which is estimated from how they agree with each other (Dawid and Skene, 1979).
+# Every label that somebody gave a picture is a candidate. The weights say how well each candidate
+# explains the votes, given the reliability of the annotators, which is estimated from how they
+# agree with each other (Dawid and Skene, 1979).
 candidates = candidates_from_votes(
     votes["picture"], votes["annotator"], votes["label"], n_classes=10
 )
@@ -39,14 +42,15 @@ disputed = candidates.sizes.numpy() > 1
 print(f"{len(candidates)} pictures, {disputed.mean():.0%} of them disputed")
 
 # %% Train, and read off clean labels
-# The classifier sees the pictures too. `transduce` returns a label for each of them, its confidence, and the runner-up.
+# The classifier sees the pictures too. `transduce` returns a label for each of them, its
+# confidence, and the runner-up.
 classifier = PartialLabelClassifier(steps=500).fit(pictures, candidates)
 cleaned, confidence, *_ = classifier.transduce()
 print(classifier.choice_)
 
 # %% Compare with votes alone
-# A majority vote, whose ties are broken by chance, counts all annotators alike. The weights count reliable ones more, and are
-# what the classifier starts from.
+# A majority vote, whose ties are broken by chance, counts all annotators alike. The weights count
+# reliable ones more, and are what the classifier starts from.
 counts = pd.crosstab(votes["picture"], votes["label"]).to_numpy()
 majority = (counts + np.random.default_rng(0).random(counts.shape) / 2).argmax(1)
 weighted = initial_targets(candidates).labels().numpy()
@@ -61,7 +65,8 @@ scores = pd.DataFrame(
 print((100 * scores).round(1).to_string())
 
 # %% Whom to trust
-# How often a person agrees with the cleaned labels estimates how often that person is right, without any true label.
+# How often a person agrees with the cleaned labels estimates how often that person is right,
+# without any true label.
 votes["agrees"] = votes["label"] == cleaned[votes["picture"]]
 votes["right"] = votes["label"] == truth[votes["picture"]]
 reliability = votes.groupby("annotator")[["agrees", "right"]].mean().sort_values("agrees")

@@ -1,7 +1,8 @@
 """Learn from embeddings and the top three labels of a model.
 
-A model proposes three labels for every picture, one of which is right, and a network has turned the pictures into embeddings. That
-is enough to train a classifier, to label the pictures, and to say how sure each label is, also if some classes are rare.
+A model proposes three labels for every picture, one of which is right, and a network has turned the
+pictures into embeddings. That is enough to train a classifier, to label the pictures, and to say
+how sure each label is, also if some classes are rare.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +17,9 @@ from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.synthetic import load_digits_split, long_tail_subset, top_k_candidates
 
 # %% Embeddings and proposals
-# Handwritten digits stand in for pictures and their principal components for embeddings. Any matrix with one row per example
-# takes their place. Zeros are about thirty times as frequent as nines; the test set has as many of each digit.
+# Handwritten digits stand in for pictures and their principal components for embeddings. Any matrix
+# with one row per example takes their place. Zeros are about thirty times as frequent as nines; the
+# test set has as many of each digit.
 pool_pictures, pool_labels, test_pictures, test_labels = load_digits_split(seed=1)
 kept = long_tail_subset(pool_labels, imbalance=30, seed=1)
 network = PCA(32, random_state=0).fit(pool_pictures.reshape(len(pool_pictures), -1))
@@ -26,8 +28,9 @@ test_embeddings = network.transform(test_pictures.reshape(len(test_pictures), -1
 truth = pool_labels[kept]
 
 # %%
-# The proposals are simulated: classes resemble each other, and the three with the highest scores are the candidates. For a model
-# of your own, `Candidates.from_scores(probabilities, top_k=3)` also uses the scores as weights.
+# The proposals are simulated: classes resemble each other, and the three with the highest scores
+# are the candidates. For a model of your own, `Candidates.from_scores(probabilities, top_k=3)` also
+# uses the scores as weights.
 candidates = top_k_candidates(truth, 10, k=3, signal=1.0, seed=1)
 for i in range(3):
     print(f"picture {i}: one of {candidates.row(i)}")
@@ -41,10 +44,11 @@ print(
 )
 
 # %% Confidences that mean something
-# How far can labels be trusted? Classifiers that were not trained on a row are the fairest judges of its set, but networks are often
-# too sure of themselves. `judge` finds the temperature that makes the observed sets most probable, without any true label;
-# confidences then use the logits divided by it. `CandidateKFold` keeps rare classes in every training part, and "mean-target" leaves
-# the targets alone without another comparison. (`ltpll train` does all of this on its own.)
+# How far can labels be trusted? Classifiers that were not trained on a row are the fairest judges
+# of its set, but networks are often too sure of themselves. `judge` finds the temperature that
+# makes the observed sets most probable, without any true label; confidences then use the logits
+# divided by it. `CandidateKFold` keeps rare classes in every training part, and "mean-target"
+# leaves the targets alone without another comparison. (`ltpll train` does all of this on its own.)
 probabilities = np.zeros((len(truth), 10), dtype=np.float32)
 for others, rows in CandidateKFold(3).split(embeddings, candidates):
     fold = PartialLabelClassifier(rebalancer="mean-target", steps=600).fit(
@@ -58,7 +62,8 @@ raw, calibrated = (
 )
 right = calibrated.label == truth
 print(
-    f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; {right.mean():.1%} of these labels are right"
+    f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; "
+    f"{right.mean():.1%} of these labels are right"
 )
 
 # %%
@@ -77,15 +82,17 @@ print(
 )
 
 # %% Every example, or every class?
-# `goal` decides what predictions are for, and can be switched after `fit`: "accuracy" counts every example the same and favours
-# frequent classes, "balanced" counts every class the same. How much this gains depends on the draw: of three that were tried, nearly
-# nothing in one; the one shown was chosen because the gain is visible.
+# `goal` decides what predictions are for, and can be switched after `fit`: "accuracy" counts every
+# example the same and favours frequent classes, "balanced" counts every class the same. How much
+# this gains depends on the draw: of three that were tried, nearly nothing in one; the one shown was
+# chosen because the gain is visible.
 recall = {}
 for goal in ("accuracy", "balanced"):
     predicted = classifier.set_params(goal=goal).predict(test_embeddings)
     recall[goal] = [np.mean(predicted[test_labels == digit] == digit) for digit in range(10)]
     print(
-        f"{goal}: mean accuracy of the ten digits {np.mean(recall[goal]):.1%}, of the rarest three {np.mean(recall[goal][-3:]):.1%}"
+        f"{goal}: mean accuracy of the ten digits {np.mean(recall[goal]):.1%}, of the rarest "
+        f"three {np.mean(recall[goal][-3:]):.1%}"
     )
 
 # %%

@@ -1,7 +1,8 @@
 """Separate classes that look alike and are not equally frequent.
 
-Annotators who cannot tell two classes apart give both, and if one of the two is rare, the sets hide how rare it is. Training can then
-go wrong in two ways: it can forget the rare class, or invent it. This example asks the sets what they know before it trains.
+Annotators who cannot tell two classes apart give both, and if one of the two is rare, the sets hide
+how rare it is. Training can then go wrong in two ways: it can forget the rare class, or invent it.
+This example asks the sets what they know before it trains.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +18,9 @@ from ltpll.synthetic import (
 )
 
 # %% Look-alikes on a long tail
-# A three is often labelled "3 or 8", a four "4 or 9": the digits form five pairs, and the partner joins a set with a probability of
-# 80 %, any other digit with 10 %. Zeros are about twenty times as frequent as nines.
+# A three is often labelled "3 or 8", a four "4 or 9": the digits form five pairs, and the partner
+# joins a set with a probability of 80 %, any other digit with 10 %. Zeros are about twenty times as
+# frequent as nines.
 pairs = ["02", "17", "02", "38", "49", "56", "56", "17", "38", "49"]
 
 
@@ -37,26 +39,30 @@ def draw(seed):
 
 
 # %% What the sets say about class frequencies
-# `estimate_prior` uses the sets alone. It tests how they arose, and its bounds allow for what it cannot know: here the wrong labels
-# did not join independently, so that the shares within a pair are uncertain.
+# `estimate_prior` uses the sets alone. It tests how they arose, and its bounds allow for what it
+# cannot know: here the wrong labels did not join independently, so that the shares within a pair
+# are uncertain.
 _, candidates, truth, *_ = draw(seed=0)
 prior = estimate_prior(candidates)
 print(prior)
 
 # %%
-# If the same pictures had sets in which all wrong labels are equally likely, the sets would say much more.
+# If the same pictures had sets in which all wrong labels are equally likely, the sets would say
+# much more.
 independent = estimate_prior(uniform_candidates(truth, 10, ambiguity=0.3, seed=0))
 true_shares = np.bincount(truth, minlength=10) / len(truth)
 for name, found in (("look-alikes", prior), ("independent", independent)):
     covered = np.sum((found.lower <= true_shares) & (true_shares <= found.upper))
     print(
-        f"{name}: mean width of the bounds {np.mean(found.upper - found.lower):.1%}, {covered} of 10 true shares inside"
+        f"{name}: mean width of the bounds {np.mean(found.upper - found.lower):.1%}, {covered} "
+        "of 10 true shares inside"
     )
 
 # %% Three rebalancers
-# "none" trusts the network, which prefers the frequent partner of a pair. "records" corrects the targets and the predictions for the
-# bias that the network shows so far. The default, "auto", reads off the sets whether to correct the targets. Where they leave it
-# open, it compares two ways on held-out rows and says what it chose; either way it corrects the predictions. All of them predict
+# "none" trusts the network, which prefers the frequent partner of a pair. "records" corrects the
+# targets and the predictions for the bias that the network shows so far. The default, "auto", reads
+# off the sets whether to correct the targets. Where they leave it open, it compares two ways on
+# held-out rows and says what it chose; either way it corrects the predictions. All of them predict
 # for `goal="balanced"`, as if digits were equally frequent. The figures are means over three draws.
 results = []
 for seed in range(3):

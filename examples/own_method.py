@@ -1,7 +1,8 @@
 """Write a method of your own.
 
-A method is a loss against the targets and a rule that refines the targets, written as if classes were balanced. Once it is
-registered, it combines with every rebalancer and extra, and can be given by name.
+A method is a loss against the targets and a rule that refines the targets, written as if classes
+were balanced. Once it is registered, it combines with every rebalancer and extra, and can be given
+by name.
 """
 
 import matplotlib.pyplot as plt
@@ -16,9 +17,10 @@ from ltpll.targets import restricted_softmax
 
 
 # %% The idea
-# PRODEN learns what a label probably is: its loss compares the prediction with the targets. But what is certain about a candidate set
-# is what the label is *not*. This method adds a term that pushes down the probability of every class outside the set. The targets
-# are refined as in PRODEN, by a softmax over the candidates; a weight of 0 is PRODEN itself.
+# PRODEN learns what a label probably is: its loss compares the prediction with the targets. But
+# what is certain about a candidate set is what the label is *not*. This method adds a term that
+# pushes down the probability of every class outside the set. The targets are refined as in PRODEN,
+# by a softmax over the candidates; a weight of 0 is PRODEN itself.
 @METHODS.register
 class RulingOut(Method):
     name = "ruling-out"
@@ -37,14 +39,15 @@ class RulingOut(Method):
 
 
 # %%
-# The constructor stores its option under the same name, so that scikit-learn finds it: a grid search reaches it as
-# `method__weight`.
+# The constructor stores its option under the same name, so that scikit-learn finds it: a grid
+# search reaches it as `method__weight`.
 print(PartialLabelClassifier(method=RulingOut(weight=1.0)).get_params()["method__weight"])
 
 
 # %% Compare it with PRODEN
-# One draw of data says little about a method, so there are five, each with its own split, sets and seed. Both methods are trained
-# alone and with RECORDS, on the same draws; the weight was chosen on five other draws.
+# One draw of data says little about a method, so there are five, each with its own split, sets and
+# seed. Both methods are trained alone and with RECORDS, on the same draws; the weight was chosen on
+# five other draws.
 def draw(seed):
     pool_pictures, pool_labels, test_pictures, test_labels = load_digits_split(seed=seed)
     kept = long_tail_subset(pool_labels, imbalance=20, seed=seed)

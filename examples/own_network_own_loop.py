@@ -1,7 +1,7 @@
 """Keep your own network and your own training loop.
 
-Methods, rebalancers and targets are plain objects, and you need no trainer to use them. With a few more lines, a loop that trains a
-network on labels trains it on candidate sets.
+Methods, rebalancers and targets are plain objects, and you need no trainer to use them. With a few
+more lines, a loop that trains a network on labels trains it on candidate sets.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,9 @@ print(f"{len(candidates)} pictures with {candidates.sizes.float().mean():.1f} ca
 
 
 # %% The network
-# Any network will do that ends in a linear layer `head` and returns the logits together with the features that go into this layer.
-# (`ltpll.split_head(network, "fc")` wraps one that returns logits only.)
+# Any network will do that ends in a linear layer `head` and returns the logits together with the
+# features that go into this layer. (`ltpll.split_head(network, "fc")` wraps one that returns logits
+# only.)
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
@@ -46,9 +47,11 @@ class Network(nn.Module):
 
 
 # %% The loop
-# The method's loss compares the raw logits with the current targets. The rebalancer observes what the network returns, and corrects
-# the logits from which the method refines the targets; before that, the network learns from uniform targets for one epoch. This loop suits
-# methods such as PRODEN, CAVL, CC and LW, and RECORDS; parts with schedules or networks of their own need the hooks of the trainer.
+# The method's loss compares the raw logits with the current targets. The rebalancer observes what
+# the network returns, and corrects the logits from which the method refines the targets; before
+# that, the network learns from uniform targets for one epoch. This loop suits methods such as
+# PRODEN, CAVL, CC and LW, and RECORDS; parts with schedules or networks of their own need the hooks
+# of the trainer.
 def train(method, rebalancer, epochs=30):
     torch.manual_seed(0)
     model = Network()
@@ -77,12 +80,14 @@ def train(method, rebalancer, epochs=30):
 
 
 # %% With and without rebalancing
-# Both training runs start from the same weights. The test set is balanced, so that rare digits count as much as frequent ones.
+# Both training runs start from the same weights. The test set is balanced, so that rare digits
+# count as much as frequent ones.
 curves = {}
 for rebalancer in (NoRebalancing(), RECORDS()):
     curves[rebalancer.name], accuracy = train(PRODEN(), rebalancer)
     print(
-        f"{rebalancer.name}: {curves[rebalancer.name][-1]:.1%} of the labels recovered, test accuracy {accuracy:.1%}"
+        f"{rebalancer.name}: {curves[rebalancer.name][-1]:.1%} of the labels recovered, test "
+        f"accuracy {accuracy:.1%}"
     )
 
 # %%

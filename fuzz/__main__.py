@@ -1,4 +1,6 @@
-"""The command line of the fuzzer: `python -m fuzz [TARGET …] --seconds 60`, or `python -m fuzz --replay FILE TARGET`."""
+"""The command line of the fuzzer: `python -m fuzz [TARGET …] --seconds 60`, or `python -m fuzz
+--replay FILE TARGET`.
+"""
 
 from __future__ import annotations
 
@@ -77,13 +79,16 @@ def main() -> int:
             )
         found = results[name]
         print(
-            f"{name:<12}{found['cases']:>10,} cases  {found['read']:>9,} read  {found['refused']:>9,} rejected "
-            f"in {found['refusals']:>3} places  {found['seconds']:>7.1f} s  {len(found['findings'])} findings",
+            f"{name:<12}{found['cases']:>10,} cases  {found['read']:>9,} read  "
+            f"{found['refused']:>9,} rejected "
+            f"in {found['refusals']:>3} places  {found['seconds']:>7.1f} s  "
+            f"{len(found['findings'])} findings",
             flush=True,
         )
         for finding in found["findings"]:
             print(
-                f"    {finding['kind']} at {finding['where']}: {finding['message'].strip().splitlines()[-1][:160]}\n    {finding['replay']}"
+                f"    {finding['kind']} at {finding['where']}: "
+                f"{finding['message'].strip().splitlines()[-1][:160]}\n    {finding['replay']}"
             )
     n_findings = sum(len(found["findings"]) for found in results.values())
     print(f"{sum(found['cases'] for found in results.values()):,} cases, {n_findings} findings")

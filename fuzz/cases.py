@@ -48,7 +48,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`place` is the line that rejected the case; `finding` is set if it was neither read nor rejected properly."""
+    """`place` is the line that rejected the case; `finding` is set if it was neither read nor
+    rejected properly.
+    """
 
     read: bool
     place: str

@@ -1,4 +1,6 @@
-"""Guards against what no reader may do: write elsewhere, start a process, open a connection, unpickle, or use all memory."""
+"""Guards against what no reader may do: write elsewhere, start a process, open a connection,
+unpickle, or use all memory.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _NEVER = (
 
 
 class ForbiddenError(BaseException):
-    """A reader did something forbidden; not an Exception, so that `except Exception` does not catch it."""
+    """A reader did something forbidden; not an Exception, so that `except Exception` does not catch
+    it.
+    """
 
 
 class SlowError(BaseException):
@@ -47,7 +51,9 @@ class SlowError(BaseException):
 
 
 class Guard:
-    """Watches this process from `start` on; a violation is reported even if the reader catches the error."""
+    """Watches this process from `start` on; a violation is reported even if the reader catches the
+    error.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder.resolve())
@@ -104,7 +110,9 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 
 def limit_memory(extra: int = MEMORY) -> None:
-    """Limit this process to `extra` bytes more than it uses now; allocating more raises MemoryError."""
+    """Limit this process to `extra` bytes more than it uses now; allocating more raises
+    MemoryError.
+    """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + extra
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

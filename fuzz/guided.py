@@ -1,4 +1,6 @@
-"""The guided engine: atheris (libFuzzer for Python) searches for cases that reach new lines of ltpll; needs `pip install atheris`."""
+"""The guided engine: atheris (libFuzzer for Python) searches for cases that reach new lines of
+ltpll; needs `pip install atheris`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ KEEP_EVERY = (
 def fuzz_guided(
     name: str, seconds: float, cases: int, seed: int, limit: float, findings: Path
 ) -> dict[str, Any]:
-    """Run in a separate process, restarted whenever it dies, until the time or the number of cases is used up."""
+    """Run in a separate process, restarted whenever it dies, until the time or the number of cases
+    is used up.
+    """
     started = time.monotonic()
     total: dict[str, Any] = {"cases": 0, "read": 0, "refused": 0}
     places: set[str] = set()
@@ -158,7 +162,8 @@ def main() -> None:
         kind = rng.random()
         if kind < 0.4:
             return bytes(atheris.Mutate(case, most))[:most]
-        # Often start from a valid file: most cases that reach a new line are rejected, and so are cases derived from them.
+        # Often start from a valid file: most cases that reach a new line are rejected, and so are
+        # cases derived from them.
         return target.mutate(
             random.Random(seed), case if kind < 0.65 else rng.choice(seeds), seeds
         )[:most]

@@ -34,7 +34,9 @@ MOST = 1 << 16  # maximum bytes of a case
 def mutated(
     rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]
 ) -> bytes:
-    """Flip, delete, insert, repeat, move or replace bytes, also by tokens or parts of another file; one or a few changes at once."""
+    """Flip, delete, insert, repeat, move or replace bytes, also by tokens or parts of another file;
+    one or a few changes at once.
+    """
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 8))):
         position = rng.randrange(len(content) + 1)
@@ -76,7 +78,7 @@ def mutated(
     return bytes(content[:MOST])
 
 
-# ---- mutations that know the format, so that cases get past the first checks -----------------------------------------
+# ---- mutations that know the format, so that cases get past the first checks ---------------------
 
 VALUES: tuple[Any, ...] = (
     *(
@@ -221,7 +223,9 @@ def zip_mutation(rng: random.Random, data: bytes) -> bytes:
 
 
 def compressed_mutation(rng: random.Random, data: bytes) -> bytes:
-    """Change the content of a compressed part of a MATLAB file (version 7) and compress it again."""
+    """Change the content of a compressed part of a MATLAB file (version 7) and compress it
+    again.
+    """
     position, parts = 128, []
     while position + 8 <= len(data):
         kind, size = struct.unpack("<II", data[position : position + 8])

@@ -1,4 +1,6 @@
-"""The plain engine: runs mutated cases in a child process, which may die; needs no other package."""
+"""The plain engine: runs mutated cases in a child process, which may die; needs no other
+package.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ GRACE = 5.0  # seconds
 def fuzz_plainly(
     target: Target, seconds: float, cases: int, seed: int, limit: float, findings: Path
 ) -> dict[str, Any]:
-    """Run until the time or the number of cases is used up; if the child process dies, save its case and start another one."""
+    """Run until the time or the number of cases is used up; if the child process dies, save its
+    case and start another one.
+    """
     started = time.monotonic()
     shared = mmap.mmap(-1, SHARED_BYTES)
     found: dict[tuple[str, str], Finding] = {}

@@ -16,7 +16,10 @@ import numpy as np
 
 CSV = (
     b"candidates,x,y\ncat|dog,1.5,2\ndog,0,-1e3\ncat|fox,3,4\n",
-    b'id,path,label,split,candidates,x\na,p/1.png,cat,train,cat|dog,1\n"b, 2",p/2.png,,test,dog,2\n',
+    (
+        b'id,path,label,split,candidates,x\na,p/1.png,cat,train,cat|dog,1\n"b, '
+        b'2",p/2.png,,test,dog,2\n'
+    ),
     b'candidates,x\n"[""cat"", ""dog""]",1\n"[\'fox\', \'dog\']",2\n[1],3\n',
     b"\xef\xbb\xbfcandidates;x\r\ncat;1\r\ndog;2\r\n",
     b"candidates\tx\ncat|dog\t1\ndog\t2\n",
@@ -248,7 +251,10 @@ STRING_TOKENS = (
     ),
 )
 CONFIG = (
-    b'[data]\ntable = "t.csv"\nreviewed = ["a.csv", "b.csv"]\n[training]\nmethod = "corr"\nlr = 0.01\n',
+    (
+        b'[data]\ntable = "t.csv"\nreviewed = ["a.csv", "b.csv"]\n[training]\nmethod = "corr"\nlr '
+        b"= 0.01\n"
+    ),
     b'[training]\nextras = ["mixup", "sfn"]\nseed = 3\n[training.options.lw]\nbeta = 2\n',
     b'[table]\nseparator = ";"\nclass_columns = ["is_*"]\nempty = "all"\n[run]\non_nan = "skip"\n',
     b'training.prior = { cat = 0.7, dog = [0.1, 0.3] }\ntraining.truth_missing = "auto"\n',

@@ -38,7 +38,9 @@ LONGEST_SENTENCE = 2000
 
 @dataclass(frozen=True)
 class Target:
-    """A reader; `run` writes the bytes to a file and reads it, with options selected by the first byte of the case."""
+    """A reader; `run` writes the bytes to a file and reads it, with options selected by the first
+    byte of the case.
+    """
 
     name: str
     run: Callable[[bytes, Path], None]
@@ -73,7 +75,7 @@ def check_sentence(error: InputError) -> None:
     assert text.isprintable(), f"not printable: {text[:300]!r}"
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(), True),
@@ -214,7 +216,7 @@ def run_json(case: bytes, folder: Path) -> None:
     check_table(read_label_table(path, reading, needs_candidates=needs_candidates))
 
 
-# ---- sets -------------------------------------------------------------------------------------------------------------
+# ---- sets ----------------------------------------------------------------------------------------
 
 
 def run_strings(case: bytes, folder: Path) -> None:
@@ -259,7 +261,7 @@ def run_arrays(case: bytes, folder: Path) -> None:
     check_candidates(read_candidates(path, (None, "candidates", "a")[option]).candidates)
 
 
-# ---- settings, checkpoints, records ----------------------------------------------------------------------------------
+# ---- settings, checkpoints, records --------------------------------------------------------------
 
 
 def run_config(case: bytes, folder: Path) -> None:
@@ -379,7 +381,7 @@ def run_record(case: bytes, folder: Path) -> None:
     assert "<img" not in shown
 
 
-# ---- pictures, archives, image sets -----------------------------------------------------------------------------------
+# ---- pictures, archives, image sets --------------------------------------------------------------
 
 
 def run_picture(case: bytes, folder: Path) -> None:
@@ -488,11 +490,13 @@ def run_image_set(case: bytes, folder: Path) -> None:
     assert len(found.x_train) == len(found.y_train)
 
 
-# ---- own data ---------------------------------------------------------------------------------------------------------
+# ---- own data ------------------------------------------------------------------------------------
 
 
 def run_own(case: bytes, folder: Path) -> None:
-    """Read the folder of a finished run, make its tables and its page, and restore how its table was read."""
+    """Read the folder of a finished run, make its tables and its page, and restore how its table
+    was read.
+    """
     from ltpll.cleaning.prediction import source_for_new_table
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned

@@ -1,4 +1,6 @@
-"""The pinned versions agree with each other, with pyproject.toml, and with the published torch (tools/constraints.py)."""
+"""The pinned versions agree with each other, with pyproject.toml, and with the published torch
+(tools/constraints.py).
+"""
 
 import tomllib
 from importlib import metadata
@@ -46,7 +48,7 @@ REPORT = {
     ]
 }
 
-# ---- the pins of this repository --------------------------------------------------------------------------------------
+# ---- the pins of this repository -----------------------------------------------------------------
 
 
 def test_the_pins_satisfy_the_published_torch():
@@ -83,7 +85,7 @@ def test_every_requirement_of_the_package_has_a_pin_that_satisfies_it(group):
     assert constraints.contradictions(PINS, required, LINUX) == []
 
 
-# ---- the check itself -------------------------------------------------------------------------------------------------
+# ---- the check itself ----------------------------------------------------------------------------
 
 
 def test_a_triton_that_the_published_torch_does_not_allow_is_found():

@@ -1,4 +1,6 @@
-"""What src, tests and tools import is what pyproject.toml declares, and a package that is missing is named in one sentence."""
+"""What src, tests and tools import is what pyproject.toml declares, and a package that is missing
+is named in one sentence.
+"""
 
 import ast
 import sys
@@ -53,7 +55,9 @@ EVERYTHING = CORE | EXTRAS | CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
 
 
 def imports(tree, *, at_module_level):
-    """Packages of others that a module imports anywhere, or only as soon as it is imported itself."""
+    """Packages of others that a module imports anywhere, or only as soon as it is imported
+    itself.
+    """
     found, waiting = set(), [tree]
     while waiting:
         node = waiting.pop()
@@ -73,7 +77,8 @@ def imports(tree, *, at_module_level):
 
 def test_imports_are_found_at_module_level_and_within_functions():
     tree = ast.parse(
-        "import a.b, os\nif TYPE_CHECKING:\n  import c\ntry:\n  import d\nexcept E: pass\ndef f():\n  from PIL import e\n"
+        "import a.b, os\nif TYPE_CHECKING:\n  import c\ntry:\n  import d\nexcept E: pass\ndef "
+        "f():\n  from PIL import e\n"
     )
     assert imports(tree, at_module_level=True) == {"a"}
     assert imports(tree, at_module_level=False) == {"a", "c", "d", "pillow"}
@@ -133,7 +138,7 @@ def test_every_dependency_without_an_extra_is_imported(sources, declared):
     )
 
 
-# ---- a package that is missing ----------------------------------------------------------------------------------------
+# ---- a package that is missing -------------------------------------------------------------------
 
 
 def test_a_missing_package_is_named_with_what_needs_it_and_what_installs_it():

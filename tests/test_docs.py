@@ -1,4 +1,6 @@
-"""README and docs: code runs, commands exist, generated parts are current, links lead somewhere, and the site loads only its own files."""
+"""README and docs: code runs, commands exist, generated parts are current, links lead somewhere,
+and the site loads only its own files.
+"""
 
 import importlib
 import re
@@ -49,7 +51,7 @@ QUICKER = {
     },
 }
 
-# ---- code -------------------------------------------------------------------------------------------------------------
+# ---- code ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -224,7 +226,7 @@ def test_outputs_replace_those_of_the_last_time():
     assert render_tutorial.with_outputs(once, lambda command: "") == page
 
 
-# ---- the site ---------------------------------------------------------------------------------------------------------
+# ---- the site ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +292,7 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-# ---- versions and generated parts -------------------------------------------------------------------------------------
+# ---- versions and generated parts ----------------------------------------------------------------
 
 
 def test_the_citation_names_this_version_and_the_paper_in_the_readme():

@@ -38,7 +38,9 @@ FILES = files_with_examples()
 
 
 def docstrings(file):
-    """The docstrings of a module that have examples, each with the names that a reader has: those assumed and the module's own."""
+    """The docstrings of a module that have examples, each with the names that a reader has: those
+    assumed and the module's own.
+    """
     module = importlib.import_module(
         file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     )

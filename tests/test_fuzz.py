@@ -44,7 +44,7 @@ class _NoGuard:
         return contextlib.nullcontext()
 
 
-# ---- misbehaving readers -----------------------------------------------------------------------------------------------
+# ---- misbehaving readers -------------------------------------------------------------------------
 
 
 def refuse(case, folder):
@@ -136,7 +136,9 @@ def test_the_same_seed_gives_the_same_cases():
 
 
 def in_child(arguments):
-    """Run the command in a child process, since guards cannot be removed, and return its exit status."""
+    """Run the command in a child process, since guards cannot be removed, and return its exit
+    status.
+    """
     child = os.fork()
     if child == 0:
         status = 99

@@ -1,4 +1,6 @@
-"""The gallery: every example runs and its claims hold, and its page and notebook show what the script says."""
+"""The gallery: every example runs and its claims hold, and its page and notebook show what the
+script says.
+"""
 
 import ast
 import base64
@@ -21,7 +23,9 @@ SECONDS = 30  # of CPU time that an example may take; on an idle machine they ta
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run an example in an empty folder and return its variables; what it registers and sets is undone."""
+    """Run an example in an empty folder and return its variables; what it registers and sets is
+    undone.
+    """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
@@ -116,7 +120,9 @@ def test_a_change_of_code_or_prose_makes_a_page_stale_and_other_output_does_not(
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_code_on_a_page_is_the_scripts(name):
-    """Independent of how the generator divides scripts: Python's own parser sees the same program."""
+    """Independent of how the generator divides scripts: Python's own parser sees the same
+    program.
+    """
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.S | re.M))
     script = ast.parse((SCRIPTS / f"{name}.py").read_text(encoding="utf-8"))

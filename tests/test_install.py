@@ -1,4 +1,6 @@
-"""Which torch `make demo` and `make test` use, and which versions are installed with it (tools/install.py)."""
+"""Which torch `make demo` and `make test` use, and which versions are installed with it
+(tools/install.py).
+"""
 
 import os
 import shutil
@@ -89,7 +91,7 @@ def test_another_torch_removes_the_pins_of_its_requirements():
     assert install.pins_of(kept) == {"ruff": "0.17", "torch": "2.9.1+cu130"}
 
 
-# ---- real folders -----------------------------------------------------------------------------------------------------
+# ---- real folders --------------------------------------------------------------------------------
 
 
 def put_torch(folder, version, code=""):
@@ -171,7 +173,7 @@ def test_a_python_that_cannot_create_environments_is_named(tmp_path, monkeypatch
         install.make_environment(tmp_path / ".venv")
 
 
-# ---- make -------------------------------------------------------------------------------------------------------------
+# ---- make ----------------------------------------------------------------------------------------
 
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

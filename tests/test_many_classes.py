@@ -1,4 +1,6 @@
-"""With thousands of classes nothing takes memory for every example and every class, measured in a process of its own."""
+"""With thousands of classes nothing takes memory for every example and every class, measured in a
+process of its own.
+"""
 
 import json
 from pathlib import Path

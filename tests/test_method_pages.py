@@ -1,4 +1,6 @@
-"""docs/methods: every built-in part is documented whole, its page is up to date, and what the page tells users to run runs."""
+"""docs/methods: every built-in part is documented whole, its page is up to date, and what the page
+tells users to run runs.
+"""
 
 import inspect
 import json

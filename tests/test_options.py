@@ -1,4 +1,6 @@
-"""Whatever the options of `train` are: the command succeeds, or fails with one sentence and writes nothing."""
+"""Whatever the options of `train` are: the command succeeds, or fails with one sentence and writes
+nothing.
+"""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,6 @@
-"""Whole updates against the published arithmetic, written out in plain Python: CORR with RECORDS and mixup, three steps in a row."""
+"""Whole updates against the published arithmetic, written out in plain Python: CORR with RECORDS
+and mixup, three steps in a row.
+"""
 
 import math
 
@@ -23,7 +25,9 @@ def corr_loss(views: list[list[list[float]]], targets: list[list[float]]) -> flo
 
 
 def debiased_targets(views, candidates, log_prior) -> list[list[float]]:
-    """The authors' order: softmax of each debiased view, product on the candidates, square root, normalise."""
+    """The authors' order: softmax of each debiased view, product on the candidates, square root,
+    normalise.
+    """
     rows = []
     for i in range(len(views[0])):
         debiased = [

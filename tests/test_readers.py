@@ -1,4 +1,6 @@
-"""Sets written in any form are read back the same, and whatever else a file holds is read or refused with one sentence."""
+"""Sets written in any form are read back the same, and whatever else a file holds is read or
+refused with one sentence.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ LIMIT = settings(
     deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-# No separator, bracket or quote at an end, and nothing that is a blank to one reader and a letter to another.
+# No separator, bracket or quote at an end, and nothing that is a blank to one reader and a letter
+# to another.
 letters = st.characters(categories=("L", "N", "P", "S"), exclude_characters="|[]\"'")
 # A cell such as {} is an object of scores.
 names = st.text(letters, min_size=1, max_size=6).filter(
@@ -44,7 +47,7 @@ sets_of_names = st.lists(names, min_size=2, max_size=5, unique=True).flatmap(
 )
 
 
-# ---- one problem in every form ----------------------------------------------------------------------------------------
+# ---- one problem in every form -------------------------------------------------------------------
 
 
 def text_table(columns, delimiter=","):
@@ -140,7 +143,8 @@ def test_any_text_is_a_table_or_is_refused(tmp_path, text, first):
         check_sentence(error)
 
 
-# Neither a bracket, which would start a list, nor a mark (`!`, `*`, `:`), nor any separator: they have tests of their own.
+# Neither a bracket, which would start a list, nor a mark (`!`, `*`, `:`), nor any separator: they
+# have tests of their own.
 parts_of_cells = st.text(
     st.characters(exclude_characters="[]{}!*|;,/\t:", exclude_categories=("Cs",)), max_size=4
 )
@@ -178,10 +182,10 @@ def test_lists_of_anything_are_labels_or_are_refused(labels):
             check_sentence(error)
 
 
-# ---- config files -----------------------------------------------------------------------------------------------------
+# ---- config files --------------------------------------------------------------------------------
 
 
-# ---- arrays and checkpoints -------------------------------------------------------------------------------------------
+# ---- arrays and checkpoints ----------------------------------------------------------------------
 
 
 def npy(header, body=b""):

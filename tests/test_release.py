@@ -1,4 +1,6 @@
-"""A release is refused if versions disagree or the wheel is not what users should get (tools/release.py)."""
+"""A release is refused if versions disagree or the wheel is not what users should get
+(tools/release.py).
+"""
 
 import zipfile
 

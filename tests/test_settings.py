@@ -1,4 +1,6 @@
-"""Settings are declared once; files, options, checks and the command that repeats a run follow from the fields."""
+"""Settings are declared once; files, options, checks and the command that repeats a run follow from
+the fields.
+"""
 
 import tomllib
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,6 @@
-"""The user's arrays become tensors with the same values, or one sentence that says which row is wrong."""
+"""The user's arrays become tensors with the same values, or one sentence that says which row is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def test_features_without_rows_or_without_values_are_refused_with_their_shape(sh
     assert f"shape {shape}" in refusal(lambda: as_inputs(torch.zeros(shape), "test"))
 
 
-# ---- labels -----------------------------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------
 
 
 LABELS = [2, 0, 1, 1]
@@ -199,7 +201,7 @@ def test_labels_that_are_no_list_of_class_numbers_are_refused(y):
     assert refusal(lambda: as_labels(y, "test", 3)).startswith("The test labels must be")
 
 
-# ---- numbers ----------------------------------------------------------------------------------------------------------
+# ---- numbers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("value", "least"), [(1, 1), (5, 1), (0, 0), (3.0, 2), (np.int64(4), 4)])

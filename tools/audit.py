@@ -1,7 +1,8 @@
-"""Looks up security advisories for the pinned versions in a package index: `python tools/audit.py INDEX --json results/audit.json`.
+"""Looks up security advisories for the pinned versions in a package index: `python tools/audit.py
+INDEX --json results/audit.json`.
 
-Use it where `make audit` (pip-audit) does not work because the index serves only the newest version of each package. Other pinned
-versions are listed as unknown.
+Use it where `make audit` (pip-audit) does not work because the index serves only the newest version
+of each package. Other pinned versions are listed as unknown.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ Fetch = Callable[[str], Entry | None]
 
 
 def pinned(constraints: str) -> list[tuple[str, str]]:
-    """The names and public versions of all pins; the index does not know local versions such as 2.0+cpu."""
+    """The names and public versions of all pins; the index does not know local versions such as
+    2.0+cpu.
+    """
     return [(name, version.partition("+")[0]) for name, version in parse_pins(constraints)]
 
 
 def advisories_of(name: str, version: str, fetch: Fetch) -> Entry:
-    """The advisories of one version; `known` tells whether the index has an entry for this version."""
+    """The advisories of one version; `known` tells whether the index has an entry for this
+    version.
+    """
     entry = fetch(f"{name}/{version}")
     if entry is None:
         entry = fetch(name)
@@ -88,7 +93,8 @@ def main() -> int:
         print(f"{name} {entry['version']}: {', '.join(entry['advisories'])}")
     for name, entry in unknown.items():
         print(
-            f"{name} {entry['version']}: unknown; the newest version is {entry['newest'] or 'unknown too'}"
+            f"{name} {entry['version']}: unknown; the newest version is "
+            f"{entry['newest'] or 'unknown too'}"
         )
     print(f"{len(found)} packages, {len(vulnerable)} with advisories, {len(unknown)} unknown")
     if options.json:

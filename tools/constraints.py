@@ -1,8 +1,9 @@
 """Resolves all pinned versions again and writes constraints.txt; `make constraints` runs it.
 
-pip resolves the development extra for the oldest supported Python, ignoring its configuration, as on a fresh machine; torch stays at its
-pinned version. Then the pins are tried with the newer Pythons. pip evaluates environment markers for the Python that runs it, so the
-requirements of all packages are also compared with the pins for each Python here.
+pip resolves the development extra for the oldest supported Python, ignoring its configuration, as
+on a fresh machine; torch stays at its pinned version. Then the pins are tried with the newer
+Pythons. pip evaluates environment markers for the Python that runs it, so the requirements of all
+packages are also compared with the pins for each Python here.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def linux(python: str) -> dict[str, str]:
 def contradictions(
     pins: Mapping[str, str], requirements: Iterable[str], environments: Iterable[Mapping[str, str]]
 ) -> list[str]:
-    """The requirements that apply in any of the environments and that the pin of their package does not satisfy."""
+    """The requirements that apply in any of the environments and that the pin of their package does
+    not satisfy.
+    """
     places = [dict(environment) for environment in environments]
     found = []
     for text in requirements:
@@ -96,7 +99,9 @@ def constraints_text(report: Mapping[str, Any]) -> str:
 
 
 def resolve(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
-    """Let pip resolve the development extra for a Python, ignoring pip's configuration; returns its report."""
+    """Let pip resolve the development extra for a Python, ignoring pip's configuration; returns its
+    report.
+    """
     report = folder / f"{python}.json"
     plain = {
         name: value
@@ -143,7 +148,8 @@ def main() -> int:
             report = resolve(PYTHONS[0], only_torch, folder)
         except subprocess.CalledProcessError:
             print(
-                f"error: pip cannot resolve Python {PYTHONS[0]} (see its message above); nothing was written.",
+                f"error: pip cannot resolve Python {PYTHONS[0]} (see its message above); "
+                "nothing was written.",
                 file=sys.stderr,
             )
             return 2

@@ -1,7 +1,8 @@
-"""Draws the figures of README and docs from the records in results/ and from the example table: docs/figures/*.svg.
+"""Draws the figures of README and docs from the records in results/ and from the example table:
+docs/figures/*.svg.
 
-Each file names the data it was drawn from by a checksum; `--check` compares only that, since the same data may give other bytes with
-another version of matplotlib.
+Each file names the data it was drawn from by a checksum; `--check` compares only that, since the
+same data may give other bytes with another version of matplotlib.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ STYLE = {
 
 
 def per_class(records: Sequence[Record], read: Callable[[Record], Record]) -> list[list[float]]:
-    """The accuracy of every class in every run, in percent, from the most to the least frequent class."""
+    """The accuracy of every class in every run, in percent, from the most to the least frequent
+    class.
+    """
     found = []
     for record in records:
         order = np.argsort(record["class_counts"], kind="stable")[::-1]
@@ -181,7 +184,8 @@ def draw_drift(data: dict[str, Any]) -> Any:
     )
     right.set(xticks=places)
     figure.supxlabel(
-        f"CIFAR-10-LT, ρ = 100, q = 0.5, CORR + mixup, {data['epochs'][-1]} epochs; mean and range of {n} seeds",
+        f"CIFAR-10-LT, ρ = 100, q = 0.5, CORR + mixup, {data['epochs'][-1]} epochs; mean and "
+        f"range of {n} seeds",
         size=8,
     )
     return figure

@@ -1,8 +1,10 @@
-"""Creates .venv and installs ltpll and ltpll-research into it, editable and with the pinned versions; make runs it with the chosen Python.
+"""Creates .venv and installs ltpll and ltpll-research into it, editable and with the pinned
+versions; make runs it with the chosen Python.
 
-`--dev` adds the development extra. `--torch` chooses torch: a requirement that pip accepts (a version, a wheel file), `existing` (the one
-that this Python has) or `pinned`. Without it, an existing torch is used for the demo, and for tests if it has the pinned version. A choice
-is remembered until another one is made. The script needs only the standard library.
+`--dev` adds the development extra. `--torch` chooses torch: a requirement that pip accepts (a
+version, a wheel file), `existing` (the one that this Python has) or `pinned`. Without it, an
+existing torch is used for the demo, and for tests if it has the pinned version. A choice is
+remembered until another one is made. The script needs only the standard library.
 """
 
 from __future__ import annotations
@@ -46,13 +48,15 @@ class Torch(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which torch to use: an existing one, one that pip installs for a requirement, or (if both are empty) the pinned one."""
+    """Which torch to use: an existing one, one that pip installs for a requirement, or (if both are
+    empty) the pinned one.
+    """
 
     existing: Torch | None = None
     requirement: str = ""
 
 
-# ---- decisions --------------------------------------------------------------------------------------------------------
+# ---- decisions -----------------------------------------------------------------------------------
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -69,7 +73,9 @@ def public(version: str) -> str:
 def choose(
     asked: str, *, dev: bool, own: str | None, existing: Torch | None, pin: str, lowest: str
 ) -> Choice:
-    """Choose a torch; `own` is the version that .venv already has, and `lowest` the oldest version that works."""
+    """Choose a torch; `own` is the version that .venv already has, and `lowest` the oldest version
+    that works.
+    """
     if asked == "pinned":
         return Choice()
     if asked not in ("", "existing"):
@@ -77,12 +83,14 @@ def choose(
     if asked == "existing":
         if existing is None:
             raise InstallError(
-                f"TORCH=existing was given, but {sys.executable} has no torch: install one there, or omit TORCH."
+                f"TORCH=existing was given, but {sys.executable} has no torch: install one "
+                "there, or omit TORCH."
             )
         if release(existing.version) < release(lowest):
             what = "the development tools need" if dev else "ltpll needs"
             raise InstallError(
-                f"The torch {existing.version} in {existing.folder} is too old: {what} {lowest} or newer."
+                f"The torch {existing.version} in {existing.folder} is too old: {what} "
+                f"{lowest} or newer."
             )
         return Choice(existing)
     if (
@@ -95,7 +103,9 @@ def choose(
 
 
 def kept_constraints(constraints: str, torch: Torch | None, requires: Iterable[str]) -> str:
-    """The pins for a chosen torch: its exact version, and no pins for its requirements if that is not the pinned version."""
+    """The pins for a chosen torch: its exact version, and no pins for its requirements if that is
+    not the pinned version.
+    """
     pins = pins_of(constraints)
     if torch is None:
         return constraints
@@ -119,7 +129,7 @@ def lowest_torch(project: Mapping[str, object], dev: bool) -> str:
     return max(re.findall(r"'torch>=([\d.]+)'", " ".join(texts)), key=release)
 
 
-# ---- what is installed ------------------------------------------------------------------------------------------------
+# ---- what is installed ---------------------------------------------------------------------------
 
 
 def torch_in(path: Iterable[str], outside: Path | None = None) -> Torch | None:
@@ -157,7 +167,7 @@ def asked_before(venv: Path) -> str:
     return kept.read_text(encoding="utf-8").strip() if kept.is_file() else ""
 
 
-# ---- installing -------------------------------------------------------------------------------------------------------
+# ---- installing ----------------------------------------------------------------------------------
 
 
 def make_environment(venv: Path) -> Path:
@@ -169,13 +179,15 @@ def make_environment(venv: Path) -> Path:
         if version != wanted:
             problem = f"made for Python {version}, not {wanted}" if version else "broken"
             raise InstallError(
-                f"{venv.name} is {problem}: `make clean` removes it, and the next call creates it again."
+                f"{venv.name} is {problem}: `make clean` removes it, and the next call creates "
+                "it again."
             )
     if _output_of(python, "import pip; print('found')") != "found":
         created = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
         if created.returncode:
             raise InstallError(
-                f"{sys.executable} cannot create a virtual environment: on Debian or Ubuntu install python3-venv."
+                f"{sys.executable} cannot create a virtual environment: on Debian or Ubuntu "
+                "install python3-venv."
             )
     return Path(_output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
 
@@ -228,7 +240,8 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
     torch = provide_torch(venv, site, choice, own, pin)
     what = ".[dev]" if dev else "."
     print(
-        f"Installing ltpll{what[1:]}, ltpll-research and their requirements into {venv.name}; the first time takes minutes.",
+        f"Installing ltpll{what[1:]}, ltpll-research and their requirements into {venv.name}; "
+        "the first time takes minutes.",
         flush=True,
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -246,7 +259,8 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
             str(kept),
             *packages,
         )
-        # pip skips a tool that is installed beside an existing torch, but its command is not in .venv.
+        # pip skips a tool that is installed beside an existing torch, but its command is not in
+        # .venv.
         missing = [name for name in COMMANDS if dev and not (venv / "bin" / name).exists()]
         if missing:
             options = ("--ignore-installed", "--no-deps", "--constraint", str(kept))
@@ -259,7 +273,9 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
 def provide_torch(
     venv: Path, site: Path, choice: Choice, own: Torch | None, pin: str
 ) -> Torch | None:
-    """Link or install the chosen torch; None if it is the pinned one, which pip installs with the package."""
+    """Link or install the chosen torch; None if it is the pinned one, which pip installs with the
+    package.
+    """
     link = site / LINK
     link.unlink(missing_ok=True)
     if choice.existing:
@@ -267,7 +283,8 @@ def provide_torch(
             pip(venv, f"remove torch {own.version} from {venv.name}", "uninstall", "--yes", "torch")
         link.write_text(f"{choice.existing.folder}\n", encoding="utf-8")
         print(
-            f"Using torch {choice.existing.version} in {choice.existing.folder} (TORCH=pinned installs {pin} instead).",
+            f"Using torch {choice.existing.version} in {choice.existing.folder} (TORCH=pinned "
+            f"installs {pin} instead).",
             flush=True,
         )
         return choice.existing
@@ -278,7 +295,8 @@ def provide_torch(
     torch = torch_in([str(site)])
     if torch is None:
         raise InstallError(
-            f"TORCH={choice.requirement} is not torch: use a requirement such as torch=={pin}, or a wheel file of torch."
+            f"TORCH={choice.requirement} is not torch: use a requirement such as torch=={pin}, "
+            "or a wheel file of torch."
         )
     return torch
 

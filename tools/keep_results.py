@@ -1,4 +1,5 @@
-"""Copies the results of finished runs to results/, one small file per run, and deletes older results of the same study.
+"""Copies the results of finished runs to results/, one small file per run, and deletes older
+results of the same study.
 
 Usage: python tools/keep_results.py RUNS, where RUNS is the `--out` folder of a study.
 """

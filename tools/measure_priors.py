@@ -1,6 +1,8 @@
-"""Measures `estimate_prior` on candidate sets of many origins, and writes results/priors/origins.json.
+"""Measures `estimate_prior` on candidate sets of many origins, and writes
+results/priors/origins.json.
 
-Usage: python tools/measure_priors.py [--seeds N] [--real FOLDER], where FOLDER holds pll_tabular.npz, voc_pll_128.npz, cifar10_lt_pool.npz
+Usage: python tools/measure_priors.py [--seeds N] [--real FOLDER], where FOLDER holds
+    pll_tabular.npz, voc_pll_128.npz, cifar10_lt_pool.npz
 and cifar100_lt_pool.npz. Without it, the figures of real sets that the record has already are kept.
 """
 
@@ -73,7 +75,9 @@ def with_own_rates(
 def pictures(
     n_groups: int, n_classes: int, objects: float, repeats: float, *, by_class: bool
 ) -> Draw:
-    """Pictures without their groups; the number of objects of a class depends on the class or not."""
+    """Pictures without their groups; the number of objects of a class depends on the class or
+    not.
+    """
 
     def drawn(rng: np.random.Generator) -> Drawn:
         times = repeats * np.exp(rng.normal(0, 0.8, n_classes)) if by_class else repeats
@@ -164,7 +168,7 @@ def settings() -> dict[str, Draw]:
     return found
 
 
-# ---- orders of the rows -----------------------------------------------------------------------------------------------
+# ---- orders of the rows --------------------------------------------------------------------------
 
 
 def orders(name: str) -> list[str]:
@@ -191,7 +195,9 @@ def reorder(candidates: Candidates, labels: Array, order: str, rng: np.random.Ge
 
 
 def measure(draws: Iterator[Drawn]) -> dict[str, Any]:
-    """Frequencies of the regimes, and means of the L1 errors, of the share of classes within bounds and of the sum of their widths."""
+    """Frequencies of the regimes, and means of the L1 errors, of the share of classes within bounds
+    and of the sum of their widths.
+    """
     regimes: Counter[str] = Counter()
     rows = []
     for candidates, labels in draws:
@@ -219,7 +225,7 @@ def measure_setting(name: str, draw: Draw, seeds: int) -> list[dict[str, Any]]:
     return [{"setting": name, "order": order, **measure(drawn(order))} for order in orders(name)]
 
 
-# ---- size of the test of independence ---------------------------------------------------------------------------------
+# ---- size of the test of independence ------------------------------------------------------------
 
 
 def measure_size(draws: int) -> dict[str, Any]:
@@ -243,7 +249,7 @@ def measure_size(draws: int) -> dict[str, Any]:
     return {"draws": draws, "nominal": SIZE, "rejected": rejected}
 
 
-# ---- real sets --------------------------------------------------------------------------------------------------------
+# ---- real sets -----------------------------------------------------------------------------------
 
 
 def real_sets(folder: Path) -> Iterator[tuple[str, Candidates, Array]]:

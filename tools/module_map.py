@@ -1,4 +1,6 @@
-"""Every module of the packages, with its first sentence and what it defines, for docs/architecture.md."""
+"""Every module of the packages, with its first sentence and what it defines, for
+docs/architecture.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Parses constraints.txt with the standard library alone, since tools/install.py runs before anything is installed."""
+"""Parses constraints.txt with the standard library alone, since tools/install.py runs before
+anything is installed.
+"""
 
 from __future__ import annotations
 

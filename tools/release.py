@@ -1,8 +1,9 @@
-"""Builds the source distributions and wheels of ltpll and ltpll-research and checks them as a user would install them.
+"""Builds the source distributions and wheels of ltpll and ltpll-research and checks them as a user
+would install them.
 
-`make release` runs it. All are built into dist/, checked by twine, and installed into a fresh environment
-outside the repository, where the demo and the first commands of the documentation must work. Nothing is
-uploaded.
+`make release` runs it. All are built into dist/, checked by twine, and installed into a fresh
+environment outside the repository, where the demo and the first commands of the documentation must
+work. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ NEEDED = {
 
 
 def disagreements(version: str, changelog: str, citation: str, research: str) -> list[str]:
-    """What still names another version than the package: the newest dated section of the changelog, the citation, and ltpll-research."""
+    """What still names another version than the package: the newest dated section of the changelog,
+    the citation, and ltpll-research.
+    """
     wrong = []
     newest = re.search(r"(?m)^## \[?(\d[\w.]*)\]? - \d{4}-\d{2}-\d{2}$", changelog)
     if newest is None or newest[1] != version:

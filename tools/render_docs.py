@@ -1,6 +1,8 @@
-"""Fills the generated blocks of the README and the docs from the registries and from the records in results/.
+"""Fills the generated blocks of the README and the docs from the registries and from the records in
+results/.
 
-A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by hand. `--check` only compares.
+A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by
+hand. `--check` only compares.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ def measured_on(records: Sequence[Record]) -> str:
         return " / ".join(sorted({str(record["environment"][name]) for record in records}))
 
     return (
-        f"*{len(records)} runs on {distinct('hardware')} ({distinct('threads')} thread per run), Python {distinct('python')}, "
+        f"*{len(records)} runs on {distinct('hardware')} ({distinct('threads')} thread per "
+        f"run), Python {distinct('python')}, "
         f"torch {distinct('torch')}, commit {distinct('commit')}.*"
     )
 
@@ -175,8 +178,10 @@ def performance_table() -> str:
     for found in bench_records("engine"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** ({found['engine']} steps, {found['experiment']['precision']}, torch {made['torch']}, "
-            f"commit {made['commit']}; median of 3 passes of {found['epochs_timed']} epochs, evaluated every "
+            f"**{made['hardware']}** ({found['engine']} steps, "
+            f"{found['experiment']['precision']}, torch {made['torch']}, "
+            f"commit {made['commit']}; median of 3 passes of {found['epochs_timed']} epochs, "
+            "evaluated every "
             f"{found['measure_every']}):",
             "",
             "| | |",
@@ -184,12 +189,18 @@ def performance_table() -> str:
             f"| views per second, end to end | {found['views_per_second']:,.0f} |",
             *(
                 [
-                    f"| views per second, without evaluation | {found['training_views_per_second']:,.0f} |"
+                    (
+                        "| views per second, without evaluation | "
+                        f"{found['training_views_per_second']:,.0f} |"
+                    )
                 ]
                 if "training_views_per_second" in found
                 else []
             ),
-            f"| share of the {found['matrix_peak_tflops']:.0f} TFLOP/s that bf16 products reach | {found['share_of_matrix_peak']:.1%} |",
+            (
+                f"| share of the {found['matrix_peak_tflops']:.0f} TFLOP/s that bf16 products "
+                f"reach | {found['share_of_matrix_peak']:.1%} |"
+            ),
             f"| cost of RECORDS over `none` | {found['rebalancer_cost']:+.1%} |",
             f"| start-up | {found['start_seconds']:.0f} s |",
             f"| peak memory | {found['peak_memory_gib']:.2f} GiB |",
@@ -203,8 +214,12 @@ def performance_table() -> str:
 
 
 RELABELLED = {  # rows whose name in the record has been improved since
-    "targets worked out beside the backward pass": "targets refined in parallel with the backward pass",
-    "also: weights' gradients on a stream of their own": "also: weight gradients on a separate stream",
+    (
+        "targets worked out beside the backward pass"
+    ): "targets refined in parallel with the backward pass",
+    (
+        "also: weights' gradients on a stream of their own"
+    ): "also: weight gradients on a separate stream",
     "the network alone, on one batch again and again": "the network alone, on a single batch",
 }
 
@@ -215,8 +230,10 @@ def steps_table() -> str:
     for found in bench_records("steps"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; median of {found['passes']} passes of "
-            f"{found['epochs_timed']} epochs and an evaluation; start-up compiles what earlier lines have not compiled):",
+            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; median "
+            f"of {found['passes']} passes of "
+            f"{found['epochs_timed']} epochs and an evaluation; start-up compiles what earlier "
+            "lines have not compiled):",
             "",
             "| | views/s | replayed step, ms | start-up, s |",
             "|---|---:|---:|---:|",
@@ -224,7 +241,8 @@ def steps_table() -> str:
         for row in found["variants"]:
             step = "–" if row["step_milliseconds"] is None else f"{row['step_milliseconds']:.2f}"
             lines.append(
-                f"| {RELABELLED.get(row['what'], row['what'])} | {row['views_per_second']:,.0f} | {step} | {row['start_seconds']:.1f} |"
+                f"| {RELABELLED.get(row['what'], row['what'])} | "
+                f"{row['views_per_second']:,.0f} | {step} | {row['start_seconds']:.1f} |"
             )
         lines.append("")
     return "\n".join(lines).rstrip() or "*Not measured yet.*"
@@ -236,10 +254,15 @@ def precision_table() -> str:
     for found in bench_records("precision"):
         made, config = found["environment"], found["experiment"]
         lines += [
-            f"**{config['data']}**, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + {config['rebalancer']}, "
-            f"{config['epochs']} epochs, {found['n']} seeds ({made['hardware']}, torch {made['torch']}, commit {made['commit']}):",
+            f"**{config['data']}**, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, "
+            f"{config['method']} + {config['rebalancer']}, "
+            f"{config['epochs']} epochs, {found['n']} seeds ({made['hardware']}, torch "
+            f"{made['torch']}, commit {made['commit']}):",
             "",
-            "| | float32, eager (%) | its std. deviation over seeds | bfloat16, captured (%) | difference, 95 % interval |",
+            (
+                "| | float32, eager (%) | its std. deviation over seeds | bfloat16, captured (%) | "
+                "difference, 95 % interval |"
+            ),
             "|---|---:|---:|---:|---:|",
         ]
         for name in ("accuracy", "target recovery"):
@@ -258,10 +281,14 @@ def views_table() -> str:
     for found in bench_records("views"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; "
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit "
+            f"{made['commit']}; "
             f"images of {found['side']} × {found['side']}; fastest of many calls):",
             "",
-            "| policy | view | batch | batched, µs per view | Pillow loop, 1 thread, µs per view | speed-up |",
+            (
+                "| policy | view | batch | batched, µs per view | Pillow loop, 1 thread, µs per "
+                "view | speed-up |"
+            ),
             "|---|---|---:|---:|---:|---:|",
         ]
         for row in found["rows"]:
@@ -300,11 +327,18 @@ def image_runs_table() -> str:
     for record in sorted(results_under(ROOT / "results" / "images"), key=by_setting):
         config, last, best = record["config"], record["last"], record["best"]["test"]
         setting = f"{config['data']} ρ={config['imbalance']:g} q={config['ambiguity']:g}"
-        name = f"{setting} {' + '.join([config['method'], *config['extras'], config['rebalancer']])}, seed {config['seed']}"
+        name = (
+            f"{setting} "
+            f"{' + '.join([config['method'], *config['extras'], config['rebalancer']])}, seed "
+            f"{config['seed']}"
+        )
         lines.append(
-            f"| {name} ({record['environment']['hardware']}, commit {record['environment']['commit']}) | {config['epochs']} "
-            f"| {100 * last['test']['balanced_accuracy']:.2f} | {100 * best['test']['balanced_accuracy']:.2f} (epoch {best['epoch']}) "
-            f"| {100 * last['target_recovery']:.1f} | {record['seconds'] / 60:.1f} min | {record['views_per_second']:,} |"
+            f"| {name} ({record['environment']['hardware']}, commit "
+            f"{record['environment']['commit']}) | {config['epochs']} "
+            f"| {100 * last['test']['balanced_accuracy']:.2f} | "
+            f"{100 * best['test']['balanced_accuracy']:.2f} (epoch {best['epoch']}) "
+            f"| {100 * last['target_recovery']:.1f} | {record['seconds'] / 60:.1f} min | "
+            f"{record['views_per_second']:,} |"
         )
     return "\n".join(lines)
 
@@ -322,7 +356,9 @@ TABULAR_ROWS = {
 
 
 def tabular_records() -> dict[tuple[str, str], Record]:
-    """Ten-fold cross-validation on small real tables, from `benchmarks/tabular.py`, by table and row."""
+    """Ten-fold cross-validation on small real tables, from `benchmarks/tabular.py`, by table and
+    row.
+    """
     records = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "results" / "tabular").glob("*.json"))
@@ -354,7 +390,10 @@ def tabular_table() -> str:
         lines.append("")
     first = [found[table, "neighbours"] for table in tables]
     sizes = [
-        f"{r['table']}: {r['n']:,} × {r['features']}, {r['classes']} classes, {r['set_size']:.1f} candidates"
+        (
+            f"{r['table']}: {r['n']:,} × {r['features']}, {r['classes']} classes, "
+            f"{r['set_size']:.1f} candidates"
+        )
         for r in first
     ]
     folds = first[0]["folds"]
@@ -394,7 +433,9 @@ REVIEW_ROWS = {
 
 
 def review_table() -> str:
-    """What answers for 5 % of the rows achieve, by how the rows were chosen, from `benchmarks/review.py`."""
+    """What answers for 5 % of the rows achieve, by how the rows were chosen, from
+    `benchmarks/review.py`.
+    """
     records = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "results" / "review").glob("*.json"))
@@ -434,7 +475,10 @@ def review_table() -> str:
         f"{table}: {mine[0]['answers']} of about {mine[0]['n']:,} rows"
         for table, mine in by_table.items()
     ]
-    note = f"*Answers: {'; '.join(sizes)}. Mean and standard deviation over {min(map(len, by_table.values()))} draws.*"
+    note = (
+        f"*Answers: {'; '.join(sizes)}. Mean and standard deviation over "
+        f"{min(map(len, by_table.values()))} draws.*"
+    )
     return "\n".join([*lines, note, "", measured_on(records)])
 
 
@@ -464,9 +508,13 @@ def origins_table() -> str:
         regimes = sorted({record["regime"] for record in group})
         held = sum(record["choice"].startswith(FIXED_SHARES) for record in group)
         lines.append(
-            f"| {data}, {origin} | {len(group)} | {', '.join(regimes)} | {' | '.join(cells)} | {held} of {len(group)} |"
+            f"| {data}, {origin} | {len(group)} | {', '.join(regimes)} | {' | '.join(cells)} | "
+            f"{held} of {len(group)} |"
         )
-    note = "*Accuracy / balanced accuracy / recovered labels in %, means over n draws of sets and of held-out rows.*"
+    note = (
+        "*Accuracy / balanced accuracy / recovered labels in %, means over n draws of sets "
+        "and of held-out rows.*"
+    )
     return "\n".join(
         [
             *lines,
@@ -483,7 +531,9 @@ def origins_table() -> str:
 
 
 def evidence_sentence(records: list[Record]) -> str:
-    """What set evidence changes where a test rejects that wrong labels join independently, compared with plain training."""
+    """What set evidence changes where a test rejects that wrong labels join independently, compared
+    with plain training.
+    """
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record["regime"] == "unclear":
@@ -502,8 +552,10 @@ def evidence_sentence(records: list[Record]) -> str:
             f"{signed(statistics.mean(gains))} ({signed(min(gains))} to {signed(max(gains))})"
         )
     return (
-        f"In the {len(groups)} rows with an unclear origin, `set-evidence` changes plain training (mean-target) by {changes[0]} points of "
-        f"accuracy, {changes[1]} of balanced accuracy and {changes[2]} of recovered labels: the mean of the rows, and the range."
+        f"In the {len(groups)} rows with an unclear origin, `set-evidence` changes plain "
+        f"training (mean-target) by {changes[0]} points of "
+        f"accuracy, {changes[1]} of balanced accuracy and {changes[2]} of recovered labels: "
+        "the mean of the rows, and the range."
     )
 
 
@@ -546,7 +598,10 @@ def columns_table() -> str:
         )
         chosen = sorted({regime_of(record["choice"]) for record in by["auto"]})
         lines.append(f"| {row} | {len(by['auto'])} | {' | '.join(cells)} | {', '.join(chosen)} |")
-    note = "*Balanced accuracy, mean ± standard deviation, and recovered labels, in %. none: the training of mean-target, predicted with z.*"
+    note = (
+        "*Balanced accuracy, mean ± standard deviation, and recovered labels, in %. none: "
+        "the training of mean-target, predicted with z.*"
+    )
     return "\n".join([*lines, "", note, "", measured_on(records)])
 
 
@@ -570,7 +625,8 @@ def score_sentence(records: list[Record]) -> str:
     pairs = []
     for record in records:
         if record["scores"] is not None:
-            # Both ways as `auto` trains them; sets whose labels join independently are never undecided.
+            # Both ways as `auto` trains them; sets whose labels join independently are never
+            # undecided.
             rows = [record["figures"][name] for name in ("average", "set-evidence")]
             true = [(row["accuracy"] + row["balanced_accuracy"]) / 2 for row in rows]
             pairs.append(
@@ -582,8 +638,10 @@ def score_sentence(records: list[Record]) -> str:
         return sum((score > 0) == (true > 0) for score, true in chosen)
 
     return (
-        f"In {len(pairs)} draws the sets left `auto` undecided. Its score preferred the way that did better on other rows (mean of "
-        f"accuracy and balanced accuracy) in {right(pairs)} of them, and in {right(clear)} of the {len(clear)} in which both differed "
+        f"In {len(pairs)} draws the sets left `auto` undecided. Its score preferred the way "
+        "that did better on other rows (mean of "
+        f"accuracy and balanced accuracy) in {right(pairs)} of them, and in {right(clear)} of "
+        f"the {len(clear)} in which both differed "
         "by at least 2 points."
     )
 
@@ -623,14 +681,26 @@ def cleaning_table() -> str:
                 ratio(mine, "flagged_right", "flagged"),
                 ratio(mine, "flagged_right", "lack"),
                 ratio(mine, "suggested_right", "flagged_right"),
-                f"{ratio(mine, 'largest_flagged', 'largest_fine')} / {ratio(mine, 'rarest_flagged', 'rarest_fine')}",
-                f"{ratio(mine, 'contradicted', 'rows')}, {ratio(mine, 'contradicted_right', 'contradicted')}",
-                f"{ratio(mine, 'largest_contradicted', 'largest_fine')} / {ratio(mine, 'rarest_contradicted', 'rarest_fine')}",
+                (
+                    f"{ratio(mine, 'largest_flagged', 'largest_fine')} / "
+                    f"{ratio(mine, 'rarest_flagged', 'rarest_fine')}"
+                ),
+                (
+                    f"{ratio(mine, 'contradicted', 'rows')}, "
+                    f"{ratio(mine, 'contradicted_right', 'contradicted')}"
+                ),
+                (
+                    f"{ratio(mine, 'largest_contradicted', 'largest_fine')} / "
+                    f"{ratio(mine, 'rarest_contradicted', 'rarest_fine')}"
+                ),
             ]
             lines.append(f"| {problem} | {' | '.join(cells)} |")
         lines += [
             "",
-            f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*",
+            (
+                f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit "
+                f"{made['commit']}.*"
+            ),
         ]
     return "\n".join(lines)
 
@@ -640,7 +710,10 @@ def confidence_table() -> str:
     lines = []
     for found in bench_records("cleaning"):
         lines += [
-            "| in % | labels right | trained on the rows: mean confidence, error, ranking | `confidence`: mean, error, ranking |"
+            (
+                "| in % | labels right | trained on the rows: mean confidence, error, ranking | "
+                "`confidence`: mean, error, ranking |"
+            )
         ]
         lines += ["|---|---:|---:|---:|"]
         for (problem, missing), mine in cleaning_groups(found).items():
@@ -654,7 +727,10 @@ def confidence_table() -> str:
                 ranking = f"{statistics.mean(known):.2f}" if known else "–"
                 cells.append(f"{100 * figures[0]:.1f}, {100 * figures[1]:.1f}, {ranking}")
             lines.append(f"| {problem}, {100 * missing:g} % lack it | {' | '.join(cells)} |")
-        words = "Error: expected calibration error. Ranking: area under the ROC curve of confidence against being right."
+        words = (
+            "Error: expected calibration error. Ranking: area under the ROC curve of "
+            "confidence against being right."
+        )
         lines += ["", f"*Means over the seeds. {words}*"]
     return "\n".join(lines)
 
@@ -723,7 +799,9 @@ SCORE_COLUMNS = {
 
 
 def scores_table() -> str:
-    """Labels recovered from sets that weak models made, with powers of their scores as weights, from `benchmarks/scores.py`."""
+    """Labels recovered from sets that weak models made, with powers of their scores as weights,
+    from `benchmarks/scores.py`.
+    """
     records = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "results" / "scores").glob("*.json"))
@@ -768,8 +846,10 @@ def fit_table() -> str:
     for found in bench_records("fit"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}): {found['n']:,} × "
-            f"{found['features']} features, {found['classes']} classes, {found['set_size']} candidates on average, "
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit "
+            f"{made['commit']}): {found['n']:,} × "
+            f"{found['features']} features, {found['classes']} classes, {found['set_size']} "
+            "candidates on average, "
             f"batches of {found['batch']}:",
             "",
             "| | method | seconds per epoch, median | memory relative to the features |",
@@ -778,14 +858,17 @@ def fit_table() -> str:
         for row in found["rows"]:
             memory = f"{row['memory_over_features']:.2f}" if "memory_over_features" in row else "–"
             lines.append(
-                f"| {RELABELLED.get(row['how'], row['how'])} | {row['method']} | {statistics.median(row['seconds']):.2f} | {memory} |"
+                f"| {RELABELLED.get(row['how'], row['how'])} | {row['method']} | "
+                f"{statistics.median(row['seconds']):.2f} | {memory} |"
             )
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
 def systems_table() -> str:
-    """The cost of a step of every system relative to CORR with RECORDS, from `benchmarks/systems.py`."""
+    """The cost of a step of every system relative to CORR with RECORDS, from
+    `benchmarks/systems.py`.
+    """
     lines = []
     for found in bench_records("systems"):
         made, rows = found["environment"], found["rows"]
@@ -795,7 +878,10 @@ def systems_table() -> str:
             if (row["method"], row["rebalancer"], row["extras"]) == ("corr", "records", [])
         )
         lines += [
-            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), batches of {found['batch']}, bfloat16, replayed:",
+            (
+                f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), batches "
+                f"of {found['batch']}, bfloat16, replayed:"
+            ),
             "",
             "| system | step, ms | relative to CORR with RECORDS | peak memory, GiB |",
             "|---|---:|---:|---:|",
@@ -827,9 +913,12 @@ def threads_table() -> str:
         n, features, classes = found["shape"]
         jobs = sorted({row["jobs"] for row in rows})
         lines += [
-            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; {n:,} × {features} "
-            f"features, {classes} classes, CORR; medians of {found['repeats']} runs of four epochs, with minimum and maximum; "
-            f"on a shared machine, whose load before each part was {loads[0]:.1f} to {loads[1]:.1f}), views per second:",
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit "
+            f"{made['commit']}; {n:,} × {features} "
+            f"features, {classes} classes, CORR; medians of {found['repeats']} runs of four "
+            "epochs, with minimum and maximum; "
+            f"on a shared machine, whose load before each part was {loads[0]:.1f} to "
+            f"{loads[1]:.1f}), views per second:",
             "",
             "| threads | waiting threads | "
             + " | ".join(f"{k} other job{'s' * (k != 1)}" for k in jobs)
@@ -843,7 +932,10 @@ def threads_table() -> str:
                 if (row["threads"], row["waiting"]) == (how, waiting)
             }
             shown = [
-                f"{cells[k]['views_per_second']:,} ({min(cells[k]['all']):,}–{max(cells[k]['all']):,})"
+                (
+                    f"{cells[k]['views_per_second']:,} "
+                    f"({min(cells[k]['all']):,}–{max(cells[k]['all']):,})"
+                )
                 for k in jobs
             ]
             lines.append(
@@ -861,7 +953,10 @@ def sharing_table() -> str:
     for found in bench_records("sharing"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all runs together:",
+            (
+                f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views "
+                "per second of all runs together:"
+            ),
             "",
         ]
         counts = sorted({row["runs"] for row in found["rows"]})
@@ -889,7 +984,10 @@ def shares_table() -> str:
     for found in bench_records("shares"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds per step:",
+            (
+                f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 "
+                "epochs), milliseconds per step:"
+            ),
             "",
         ]
         heads = [f"{engine}, {'with messages' if each else 'alone'}" for engine, each in ways]
@@ -918,10 +1016,14 @@ def targets_table() -> str:
     for found in bench_records("targets"):
         made, large = found["environment"], found["inaturalist"]
         lines += [
-            f"**{made['hardware']}** (threads: {made['threads']}, torch {made['torch']}, commit {made['commit']}; batches of "
+            f"**{made['hardware']}** (threads: {made['threads']}, torch {made['torch']}, "
+            f"commit {made['commit']}; batches of "
             f"{found['batch']}, the median batch):",
             "",
-            "| examples | classes | candidates | MB | dense, MB | read, ms | write, ms | time / dense | time / dense, `index_select` |",
+            (
+                "| examples | classes | candidates | MB | dense, MB | read, ms | write, ms | time "
+                "/ dense | time / dense, `index_select` |"
+            ),
             "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         ]
         for row in [*found["grid"], *found["uneven"], *([large] if large else [])]:
@@ -931,7 +1033,8 @@ def targets_table() -> str:
                 f"{sum(ours.values()) / sum(one.values()):.2f}" if one else "–" for one in dense
             ]
             lines.append(
-                f"| {row['examples']:,} | {row['classes']:,} | {sizes} | {row['bytes'] / 1e6:,.1f} | {row['dense_bytes'] / 1e6:,.0f} "
+                f"| {row['examples']:,} | {row['classes']:,} | {sizes} | "
+                f"{row['bytes'] / 1e6:,.1f} | {row['dense_bytes'] / 1e6:,.0f} "
                 f"| {ours['read']:.3f} | {ours['write']:.3f} | {' | '.join(times)} |"
             )
 
@@ -944,12 +1047,18 @@ def targets_table() -> str:
         ]
         lines += [
             "",
-            f"Growth, fitted to the rows with {found['candidates']} candidates each: {'; '.join(grows)}.",
+            (
+                f"Growth, fitted to the rows with {found['candidates']} candidates each: "
+                f"{'; '.join(grows)}."
+            ),
             "",
         ]
         if large and large["resident_bytes"] is not None:
             lines += [
-                f"At the size of iNaturalist 2018 (last row), the process grew by {large['resident_bytes'] / 1e6:.0f} MB.",
+                (
+                    "At the size of iNaturalist 2018 (last row), the process grew by "
+                    f"{large['resident_bytes'] / 1e6:.0f} MB."
+                ),
                 "",
             ]
     return "\n".join(lines).rstrip()
@@ -1000,12 +1109,15 @@ def drift_table() -> str:
         )
         lines += [
             "",
-            f"The largest class under corr + {record['config']['rebalancer']}: {best:.0f}% at the best epoch, {last:.0f}% at the last.",
+            (
+                f"The largest class under corr + {record['config']['rebalancer']}: {best:.0f}% at "
+                f"the best epoch, {last:.0f}% at the last."
+            ),
         ]
     return "\n".join(lines)
 
 
-# ---- docs/beyond.md -----------------------------------------------------------------------------------------------------
+# ---- docs/beyond.md ------------------------------------------------------------------------------
 
 MEAN_TARGET = "mean-target"
 HEAD = "balanced-head"
@@ -1019,7 +1131,9 @@ CELL, HUNDRED = (
 
 
 def beyond_runs(cell: tuple[str, float, float] | None = None) -> list[Record]:
-    """The runs behind docs/beyond.md, or the long ones of one setting; those of variants that were given up have an entry `tried`."""
+    """The runs behind docs/beyond.md, or the long ones of one setting; those of variants that were
+    given up have an entry `tried`.
+    """
     found = [
         record
         for record in results_under(ROOT / "results" / "beyond")
@@ -1035,7 +1149,9 @@ def setting_of(record: Record) -> tuple[str, float, float]:
 
 
 def last_figures(record: Record) -> dict[str, Record | None]:
-    """The figures of the last epoch by prediction rule: the balanced head, RECORDS' own rule, z − log m, and z."""
+    """The figures of the last epoch by prediction rule: the balanced head, RECORDS' own rule, z −
+    log m, and z.
+    """
     last, extras, rebalancer = (
         record["last"],
         record["config"]["extras"],
@@ -1065,7 +1181,9 @@ def shown_percent(value: float | None) -> str:
 
 
 def anchor_options(record: Record) -> Record:
-    """The options of the run's parts; runs that do not name the anchor's `lift` were made when it was "records" by default."""
+    """The options of the run's parts; runs that do not name the anchor's `lift` were made when it
+    was "records" by default.
+    """
     return {
         name: {"lift": "records", **given} if name == "anchor" else given
         for name, given in record["config"]["options"].items()
@@ -1073,7 +1191,9 @@ def anchor_options(record: Record) -> Record:
 
 
 def under_recipe(cell: tuple[str, float, float] = CELL) -> dict[str, list[Record]]:
-    """The runs of the recipe `best` and those that only differ in the rebalancer, the bounds or a balanced head, by their name."""
+    """The runs of the recipe `best` and those that only differ in the rebalancer, the bounds or a
+    balanced head, by their name.
+    """
     groups: dict[str, list[Record]] = {}
     recipe, runs = (
         RECIPES["best"],
@@ -1132,12 +1252,18 @@ def beyond_images_table(cell: tuple[str, float, float] = CELL) -> str:
             )
             lines.append(f"| **{name}, mean ± std. deviation** | n = {len(records)} | {cells} |")
     config = next(iter(groups.values()))[0]["config"]
-    setting = f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + mixup"
+    setting = (
+        f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, "
+        f"{config['method']} + mixup"
+    )
     return "\n".join(
         [
             *lines,
             "",
-            f"*Balanced accuracy in % at the last of {config['epochs']} epochs; {setting}, {config['views']} views, lr {config['lr']:g}.*",
+            (
+                f"*Balanced accuracy in % at the last of {config['epochs']} epochs; {setting}, "
+                f"{config['views']} views, lr {config['lr']:g}.*"
+            ),
         ]
     )
 
@@ -1171,13 +1297,17 @@ def beyond_short_table() -> str:
             figures.append([record["last"]["target_recovery"] for record in records])
             cells = ["–" if None in values else percent(Figure.of(values)) for values in figures]
             lines.append(
-                f"| {data}{drawn} | {records[0]['config']['epochs']} | {rebalancer} | {len(records)} | {' | '.join(cells)} |"
+                f"| {data}{drawn} | {records[0]['config']['epochs']} | {rebalancer} | "
+                f"{len(records)} | {' | '.join(cells)} |"
             )
     return "\n".join(
         [
             *lines,
             "",
-            "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced head; VOC also without mixup.*",
+            (
+                "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced "
+                "head; VOC also without mixup.*"
+            ),
         ]
     )
 
@@ -1257,7 +1387,10 @@ def beyond_ablation_table() -> str:
         [
             *lines,
             "",
-            "*Balanced accuracy of the balanced head, or else of z − log m, in % at the last epoch; in brackets the least accurate class.*",
+            (
+                "*Balanced accuracy of the balanced head, or else of z − log m, in % at the last "
+                "epoch; in brackets the least accurate class.*"
+            ),
         ]
     )
 
@@ -1279,7 +1412,8 @@ def beyond_head() -> str:
             each = ", ".join(map(signed, gains))
             parts.append(f"{name.partition(' + ')[0]} {each} (n = {len(gains)})")
     return (
-        f"Predicting with the balanced head instead of z − log m, in the same training, changes balanced accuracy by, in points: "
+        "Predicting with the balanced head instead of z − log m, in the same training, "
+        "changes balanced accuracy by, in points: "
         f"{'; '.join(parts)}."
     )
 
@@ -1314,7 +1448,10 @@ def beyond_cost() -> str:
         [
             *lines,
             "",
-            f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within {spread:.1%}.*",
+            (
+                f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within "
+                f"{spread:.1%}.*"
+            ),
         ]
     )
 
@@ -1334,9 +1471,12 @@ def beyond_origin() -> str:
 
     made = records[0]["environment"]
     return (
-        f"*{len(records)} runs on {made['hardware']}, torch {made['torch']}, made from working trees at the commits {commits(final)}; "
-        f"runs of earlier code: {commits(tried)}. `+changes`: the code of the run was not committed at the time. "
-        f"{sum('continued' in record for record in records)} runs of the anchor continue a run of RECORDS from the epoch before the bounds "
+        f"*{len(records)} runs on {made['hardware']}, torch {made['torch']}, made from working "
+        f"trees at the commits {commits(final)}; "
+        f"runs of earlier code: {commits(tried)}. `+changes`: the code of the run was not "
+        "committed at the time. "
+        f"{sum('continued' in record for record in records)} runs of the anchor continue a run "
+        "of RECORDS from the epoch before the bounds "
         "first hold, until which both are the same.*"
     )
 
@@ -1407,8 +1547,10 @@ def priors_table() -> str:
         [
             *lines,
             "",
-            f"*Simulated sets: the range over settings, each a mean of {found['seeds']} draws; the regimes count draws. Other sets: n = 1, "
-            f"rows in the order of the file. L1: the summed distance to the true shares. {made['hardware']}, commit {made['commit']}.*",
+            f"*Simulated sets: the range over settings, each a mean of {found['seeds']} draws; "
+            "the regimes count draws. Other sets: n = 1, "
+            "rows in the order of the file. L1: the summed distance to the true shares. "
+            f"{made['hardware']}, commit {made['commit']}.*",
         ]
     )
 
@@ -1434,7 +1576,10 @@ def fuzz_table() -> str:
 
     def row(name: str, results: Sequence[Record]) -> str:
         sums = [sum(result[key] for result in results) for key in ("cases", "read", "refused")]
-        return f"| {name} | {sums[0]:,} | {sums[1]:,} | {sums[2]:,} | {sum(len(result['findings']) for result in results)} |"
+        return (
+            f"| {name} | {sums[0]:,} | {sums[1]:,} | {sums[2]:,} | "
+            f"{sum(len(result['findings']) for result in results)} |"
+        )
 
     lines += [
         row(f"`{name}`", [run["targets"][name] for run in runs if name in run["targets"]])
@@ -1442,7 +1587,8 @@ def fuzz_table() -> str:
     ]
     lines.append(row("all", [result for run in runs for result in run["targets"].values()]))
     engines = " ".join(
-        f"{run['engine'].capitalize()} engine: {run['cases']:,} cases in {run['seconds'] / 60:.0f} minutes, "
+        f"{run['engine'].capitalize()} engine: {run['cases']:,} cases in "
+        f"{run['seconds'] / 60:.0f} minutes, "
         f"commit {run['environment']['commit']}."
         for run in runs
     )
@@ -1476,7 +1622,9 @@ def image_runs() -> tuple[Finished, int]:
 
 
 def reproduction_tables() -> str:
-    """Every table of the paper that has recorded runs, with the published numbers; those that only repeat others are named."""
+    """Every table of the paper that has recorded runs, with the published numbers; those that only
+    repeat others are named.
+    """
     finished, seeds = image_runs()
     parts, repeated, shown = [], [], set[str]()
     for item in ITEMS.values():
@@ -1541,7 +1689,8 @@ def audit_summary() -> str:
     known = len(packages) - len(unknown)
     return (
         f"*{record['date']}, {len(packages)} packages: {known} looked up, "
-        f"{len(vulnerable) or 'none'} with an advisory{': ' + ', '.join(vulnerable) if vulnerable else ''}. "
+        f"{len(vulnerable) or 'none'} with an "
+        f"advisory{': ' + ', '.join(vulnerable) if vulnerable else ''}. "
         f"Not looked up, since not the newest version: {', '.join(unknown) or 'none'}.*"
     )
 
@@ -1562,7 +1711,10 @@ def photos_table() -> str:
             record
         )
     lines = [
-        "| photos | backbone | rebalancer | n | balanced accuracy (%), goal balanced | goal accuracy | labels recovered (%) | time |"
+        (
+            "| photos | backbone | rebalancer | n | balanced accuracy (%), goal balanced | goal "
+            "accuracy | labels recovered (%) | time |"
+        )
     ]
     lines += ["|---|---|---|---:|---:|---:|---:|---:|"]
     for (data, layers, what), found in groups.items():
@@ -1593,7 +1745,10 @@ def photos_table() -> str:
             rows = everything["rows"]["all"]
             lines += [
                 "",
-                f"Everything for {data}, {rows:,} photos with five folds and an empty cache: {format_duration(everything['seconds'])}.",
+                (
+                    f"Everything for {data}, {rows:,} photos with five folds and an empty cache: "
+                    f"{format_duration(everything['seconds'])}."
+                ),
             ]
     made = sorted(
         {
@@ -1631,7 +1786,8 @@ def missing_table() -> str:
 
     names = ("accuracy", "balanced_accuracy", "recovery")
     lines = [
-        "| sets (all figures in %) | n | lack it | estimated | accuracy: `never` | `auto` | balanced: `never` | `auto` "
+        "| sets (all figures in %) | n | lack it | estimated | accuracy: `never` | `auto` | "
+        "balanced: `never` | `auto` "
         "| labels recovered: `never` | `auto` | … of sets that lack it: `auto` |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -1643,12 +1799,17 @@ def missing_table() -> str:
         lines.append(f"| {what} | {' | '.join(cells)} | {figure(auto, 'recovery_of_lacking')} |")
     made = records[0]["environment"]
     commits = " / ".join(sorted({one["environment"]["commit"] for one in records}))
-    note = f"*Mean and standard deviation over n draws. {made['hardware']}, one thread per training, torch {made['torch']}, commit {commits}.*"
+    note = (
+        f"*Mean and standard deviation over n draws. {made['hardware']}, one thread per "
+        f"training, torch {made['torch']}, commit {commits}.*"
+    )
     return "\n".join([*lines, "", note])
 
 
 def embedding_table() -> str:
-    """How fast pictures are embedded and how much memory that takes, from `benchmarks/embedding.py`."""
+    """How fast pictures are embedded and how much memory that takes, from
+    `benchmarks/embedding.py`.
+    """
     record: Record = json.loads(
         (ROOT / "results" / "bench" / "embedding-cpu.json").read_text(encoding="utf-8")
     )
@@ -1680,9 +1841,12 @@ def embedding_table() -> str:
     )
     made_on, loop = gpu["environment"], gpu["plain_loop"]
     on_gpu = (
-        f"On an {made_on['hardware']} with {made_on['threads']} cores, `ltpll embed` takes {gpu['per_second']:,} pictures of "
-        f"{gpu['width']} × {gpu['height']} per second in {gpu['precision']}, and a plain loop in {loop['precision']}, which decodes "
-        f"them in the same process, {loop['per_second']:.0f} (n = {gpu['n']}, commit {made_on['commit']})."
+        f"On an {made_on['hardware']} with {made_on['threads']} cores, `ltpll embed` takes "
+        f"{gpu['per_second']:,} pictures of "
+        f"{gpu['width']} × {gpu['height']} per second in {gpu['precision']}, and a plain loop "
+        f"in {loop['precision']}, which decodes "
+        f"them in the same process, {loop['per_second']:.0f} (n = {gpu['n']}, commit "
+        f"{made_on['commit']})."
     )
     return "\n".join(
         [
@@ -1690,7 +1854,8 @@ def embedding_table() -> str:
             "",
             on_gpu,
             "",
-            f"*{made['hardware']}, median of {repeats} turns, commit {made['commit']}. Peak memory, with a network that takes "
+            f"*{made['hardware']}, median of {repeats} turns, commit {made['commit']}. Peak "
+            "memory, with a network that takes "
             f"none: {peaks} (n = 1, commit {memory['environment']['commit']}).*",
         ]
     )
@@ -1709,7 +1874,9 @@ def pruning_records() -> dict[tuple[str, str], list[Record]]:
 
 
 def pruning_votes_table() -> str:
-    """Which labels are removed, by plain votes and by votes divided by the square root of the frequency."""
+    """Which labels are removed, by plain votes and by votes divided by the square root of the
+    frequency.
+    """
     shares = ("wrong_removed", "true_lost", "rare_lost")
     heads = [
         f"{way}: {what}"
@@ -1731,14 +1898,20 @@ def pruning_votes_table() -> str:
             for name in shares
         ]
         lines.append(
-            f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | {' | '.join(cells)} |"
+            f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | "
+            f"{' | '.join(cells)} |"
         )
-    note = "*Mean and standard deviation over n draws of rows. Rare: the true labels of the rarest third of the classes.*"
+    note = (
+        "*Mean and standard deviation over n draws of rows. Rare: the true labels of the "
+        "rarest third of the classes.*"
+    )
     return "\n".join([*lines, "", note])
 
 
 def pruning_choices_table() -> str:
-    """How rows are compared and whether equal sets vote, from `benchmarks/pruning_choices.py`; and the grid of thresholds."""
+    """How rows are compared and whether equal sets vote, from `benchmarks/pruning_choices.py`; and
+    the grid of thresholds.
+    """
     found: Record = json.loads(
         (ROOT / "results" / "bench" / "pruning-cpu.json").read_text(encoding="utf-8")
     )
@@ -1757,9 +1930,15 @@ def pruning_choices_table() -> str:
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"*At the threshold at which {found['lost']:.0%} of the true labels are lost; {found['neighbours']} neighbours; n = 1.*",
+        (
+            f"*At the threshold at which {found['lost']:.0%} of the true labels are lost; "
+            f"{found['neighbours']} neighbours; n = 1.*"
+        ),
         "",
-        f"| neighbours, threshold: wrong labels removed / true labels lost (%) | {' | '.join(data)} |",
+        (
+            "| neighbours, threshold: wrong labels removed / true labels lost (%) | "
+            f"{' | '.join(data)} |"
+        ),
         "|---|" + "---:|" * len(data),
     ]
     for i, setting in enumerate(next(iter(data.values()))["grid"]):
@@ -1772,7 +1951,10 @@ def pruning_choices_table() -> str:
         [
             *lines,
             "",
-            f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*",
+            (
+                f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit "
+                f"{made['commit']}.*"
+            ),
         ]
     )
 
@@ -1805,7 +1987,10 @@ def pruning_training_table() -> str:
         for figure in figures
         for way in ways
     ]
-    note = "*Mean and standard deviation over n draws, on rows that were held out; recovered: of the training rows.*"
+    note = (
+        "*Mean and standard deviation over n draws, on rows that were held out; recovered: "
+        "of the training rows.*"
+    )
     return "\n".join(
         [
             *lines,
@@ -1824,7 +2009,10 @@ def neighbours_table() -> str:
         (ROOT / "results" / "bench" / "neighbours-cpu.json").read_text(encoding="utf-8")
     )
     lines = [
-        "| | rows | seconds, median (all) | CPU seconds, median | memory beside the features, MiB |",
+        (
+            "| | rows | seconds, median (all) | CPU seconds, median | memory beside the features, "
+            "MiB |"
+        ),
         "|---|---:|---:|---:|---:|",
     ]
     for row in found["rows"]:
@@ -1834,7 +2022,8 @@ def neighbours_table() -> str:
         )
         every = ", ".join(f"{value:.1f}" for value in clock)
         lines.append(
-            f"| {row['how']} | {row['rows']:,} | {statistics.median(clock):.1f} ({every}) | {statistics.median(processor):.1f} "
+            f"| {row['how']} | {row['rows']:,} | {statistics.median(clock):.1f} ({every}) | "
+            f"{statistics.median(processor):.1f} "
             f"| {statistics.median(memory):,.0f} |"
         )
     made, loads = (
@@ -1842,8 +2031,10 @@ def neighbours_table() -> str:
         [turn["load"] for row in found["rows"] for turn in row["turns"]],
     )
     note = (
-        f"*{found['neighbours']} neighbours of every row, {found['features']} features; {made['hardware']}, {made['threads']} threads, "
-        f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. Load "
+        f"*{found['neighbours']} neighbours of every row, {found['features']} features; "
+        f"{made['hardware']}, {made['threads']} threads, "
+        f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. "
+        "Load "
         f"{min(loads):.1f}–{max(loads):.1f} before the turns.*"
     )
     return "\n".join([*lines, "", note])
@@ -1919,7 +2110,9 @@ def rendered(text: str) -> str:
 
 
 def update(pages: Mapping[Path, str | None], *, check: bool) -> int:
-    """Write the pages that are out of date and delete those whose text is None; with `check`, only name them and return 1."""
+    """Write the pages that are out of date and delete those whose text is None; with `check`, only
+    name them and return 1.
+    """
     stale = {
         path: text
         for path, text in pages.items()

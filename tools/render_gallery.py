@@ -1,9 +1,11 @@
-"""Runs the scripts in examples/ and writes docs/gallery: a page for each with its prose, code, output and figure, and an index.
+"""Runs the scripts in examples/ and writes docs/gallery: a page for each with its prose, code,
+output and figure, and an index.
 
-A script begins with a docstring (the title, a blank line, an introduction) and is divided into cells by lines `# %% Heading`, where the
-heading is optional. The comment lines that follow are prose in Markdown, the rest of the cell is code. The figure is the file NAME.png
-that the script saves in the current folder. The scripts in `NOTEBOOKS` become notebooks, too. `--check` runs nothing and compares only
-prose and code.
+A script begins with a docstring (the title, a blank line, an introduction) and is divided into
+cells by lines `# %% Heading`, where the heading is optional. The comment lines that follow are
+prose in Markdown, the rest of the cell is code. The figure is the file NAME.png that the script
+saves in the current folder. The scripts in `NOTEBOOKS` become notebooks, too. `--check` runs
+nothing and compares only prose and code.
 """
 
 from __future__ import annotations
@@ -129,13 +131,15 @@ def run_script(script: Script) -> Results:
                 figure, figure_cell = path.read_bytes(), number
     made = environment("cpu")
     measured = (
-        f"{made['hardware']} ({made['threads']} thread{'s' * (made['threads'] > 1)}), Python {made['python']}, torch {made['torch']}, "
-        f"scikit-learn {made['scikit-learn']}, commit {made['commit']}. Other machines and versions give slightly different numbers."
+        f"{made['hardware']} ({made['threads']} thread{'s' * (made['threads'] > 1)}), Python "
+        f"{made['python']}, torch {made['torch']}, "
+        f"scikit-learn {made['scikit-learn']}, commit {made['commit']}. Other machines and "
+        "versions give slightly different numbers."
     )
     return Results(tuple(printed), figure, figure_cell, measured)
 
 
-# ---- pages ------------------------------------------------------------------------------------------------------------
+# ---- pages ---------------------------------------------------------------------------------------
 
 
 def page(script: Script, results: Results | None) -> str:
@@ -168,7 +172,10 @@ def index(scripts: Sequence[Script]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Short scripts, each with an explanation, its output and a figure. They need no download and run in seconds on a CPU; beside the",
+        (
+            "Short scripts, each with an explanation, its output and a figure. They need no "
+            "download and run in seconds on a CPU; beside the"
+        ),
         "package they need matplotlib and pandas (`pip install matplotlib pandas`).",
         "",
         "| | |",
@@ -189,7 +196,7 @@ def thumbnail(figure: bytes) -> bytes:
     return small.getvalue()
 
 
-# ---- notebooks --------------------------------------------------------------------------------------------------------
+# ---- notebooks -----------------------------------------------------------------------------------
 
 
 def notebook(script: Script, results: Results | None) -> dict[str, Any]:
@@ -252,7 +259,7 @@ def notebook_without_results(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---- files ------------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def write(scripts: Sequence[Script]) -> None:

@@ -1,4 +1,5 @@
-"""Writes docs/methods: one page for every built-in part, from its docstring, its attributes and the records in results/.
+"""Writes docs/methods: one page for every built-in part, from its docstring, its attributes and the
+records in results/.
 
 Nothing there is typed by hand. `--check` only compares.
 """
@@ -30,7 +31,10 @@ from render_docs import ROOT, anchor_options, percent, setting_of, update
 
 FOLDER = ROOT / "docs" / "methods"
 SETTINGS = ROOT / "mkdocs.yml"
-NOTE = "<!-- Written by tools/render_methods.py (`make docs`) from the class's docstring and the records in results/. -->"
+NOTE = (
+    "<!-- Written by tools/render_methods.py (`make docs`) from the class's docstring and "
+    "the records in results/. -->"
+)
 REGISTRIES: dict[str, Registry[Any]] = {
     registry.kind: registry for registry in (METHODS, REBALANCERS, EXTRAS)
 }
@@ -38,7 +42,7 @@ SECTIONS = ("Formula", "References", "Args", "Examples")
 REQUIRED = inspect.Parameter.empty
 DEFAULT_METHOD: str = named_parameters(PartialLabelClassifier)["method"].default
 
-# ---- docstrings ------------------------------------------------------------------------------------------------------
+# ---- docstrings ----------------------------------------------------------------------------------
 
 
 class Documented(NamedTuple):
@@ -106,7 +110,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# ---- what a page says ------------------------------------------------------------------------------------------------
+# ---- what a page says ----------------------------------------------------------------------------
 
 
 def options_table(part: Documented) -> str:
@@ -118,7 +122,8 @@ def options_table(part: Documented) -> str:
     for name, parameter in parameters.items():
         default = "required" if parameter.default is REQUIRED else f"`{parameter.default!r}`"
         lines.append(
-            f"| `{name}` | {shown_type(str(parameter.annotation))} | {default} | {part.arguments[name]} |"
+            f"| `{name}` | {shown_type(str(parameter.annotation))} | {default} | "
+            f"{part.arguments[name]} |"
         )
     return "\n".join(lines)
 
@@ -158,7 +163,10 @@ def of_method(method: Method) -> Iterator[str]:
         else f"; {method.n_forward_views} of them with gradients"
     )
     yield f"Views per example: {', '.join(method.views)}{seen}."
-    yield f"A step costs about {method.cost:.2g} times a forward and backward pass of one view per example."
+    yield (
+        f"A step costs about {method.cost:.2g} times a forward and backward pass of one view "
+        "per example."
+    )
     where = (
         "the candidates only"
         if method.targets_on == "candidates"
@@ -171,8 +179,14 @@ def of_method(method: Method) -> Iterator[str]:
         yield "It can be combined with every rebalancer."
     yield "Any extras can be added."
     if method.variants:
-        yield f"Benchmark runs also evaluate the same network with other predictions: {names(method.variants)}."
-    yield f"With `truth_missing`, targets may leave their sets after {method.open_after:.0%} of the epochs."
+        yield (
+            "Benchmark runs also evaluate the same network with other predictions: "
+            f"{names(method.variants)}."
+        )
+    yield (
+        f"With `truth_missing`, targets may leave their sets after {method.open_after:.0%} "
+        "of the epochs."
+    )
 
 
 def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str]:
@@ -191,7 +205,10 @@ def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str
     if rebalancer.estimates_prior:
         yield "It estimates the class prior (`class_prior_`)."
     for name in needed:
-        yield f"It needs `{name}`, which `ltpll-research benchmark` and `ltpll-research reproduce` know; elsewhere you have to give it."
+        yield (
+            f"It needs `{name}`, which `ltpll-research benchmark` and `ltpll-research "
+            "reproduce` know; elsewhere you have to give it."
+        )
     refusing = [
         f"[`{name}`]({name}.md)"
         for name, method in METHODS.items()
@@ -211,7 +228,10 @@ def of_extra(extra: Extra) -> Iterator[str]:
             if extra.n_forward_views == extra.n_views
             else f", {extra.n_forward_views} of them with gradients"
         )
-        views = f"It needs {extra.n_views} views per example{forward}; a strong view is added to methods that draw fewer"
+        views = (
+            f"It needs {extra.n_views} views per example{forward}; a strong view is added "
+            "to methods that draw fewer"
+        )
     yield f"{views}."
     yield "It can be added to every method, with every rebalancer and with other extras."
     first = next(epoch for epoch in range(100) if extra.active(epoch))
@@ -263,7 +283,7 @@ def config_file(part: Documented) -> str:
     return "\n".join([f"[training.options.{part.info.name}]", *lines, ""]) if lines else ""
 
 
-# ---- where parts were measured ---------------------------------------------------------------------------------------
+# ---- where parts were measured -------------------------------------------------------------------
 
 
 class Measured(NamedTuple):
@@ -298,7 +318,9 @@ def measured() -> list[Measured]:
 
 
 def attributed(row: Row) -> bool:
-    """Whether a row says something about its parts: not another rebalancer's prediction after training with a rebalancer."""
+    """Whether a row says something about its parts: not another rebalancer's prediction after
+    training with a rebalancer.
+    """
     return row.posthoc not in REBALANCERS or row.rebalancer == "none"
 
 
@@ -310,7 +332,8 @@ def of_row(row: Row, folder: str, block: str) -> Measured:
     ]
     shown = [", ".join(f"{key} {value}" for key, value in sorted(own.items())) for own in given]
     label = " ".join([row.label, *(f"({options})" for options in shown)])
-    # A correction after training belongs to the rebalancer that makes it; other rows are about everything that they were trained with.
+    # A correction after training belongs to the rebalancer that makes it; other rows are about
+    # everything that they were trained with.
     parts = (
         (row.posthoc,) if row.posthoc in REBALANCERS else (row.method, row.rebalancer, *row.extras)
     )
@@ -322,9 +345,15 @@ def setting(record: Record, folder: str) -> str:
     config = record["config"]
     if folder == "toy":
         schedule = "constant" if config["final_lr"] == 1 else "cosine"
-        return f"four squares, q={config['ambiguity']:g}, {config['epochs']} epochs, {schedule} learning rate"
+        return (
+            f"four squares, q={config['ambiguity']:g}, {config['epochs']} epochs, "
+            f"{schedule} learning rate"
+        )
     if folder == "digits":
-        return f"handwritten digits, ρ={config['data']['imbalance']:g}, q={config['data']['ambiguity']:g}, {config['epochs']} epochs"
+        return (
+            f"handwritten digits, ρ={config['data']['imbalance']:g}, "
+            f"q={config['data']['ambiguity']:g}, {config['epochs']} epochs"
+        )
     data, imbalance, ambiguity = setting_of(record)
     drawn = "" if data.startswith("voc") else f", ρ={imbalance:g}, q={ambiguity:g}"
     return f"{data}{drawn}, {config['epochs']} epochs, {config['views']} views, lr {config['lr']:g}"
@@ -364,7 +393,10 @@ def of_photos() -> Iterator[Measured]:
             Figure.of(goal["balanced_accuracy"] for goal in goals),
             Figure.of(record["target_recovery"] for record in found),
         ]
-        what = f"{data}, {found[0]['backbone']} {'frozen' if layers == 'none' else f'fine-tuned ({layers})'}"
+        what = (
+            f"{data}, {found[0]['backbone']} "
+            f"{'frozen' if layers == 'none' else f'fine-tuned ({layers})'}"
+        )
         label = DEFAULT_METHOD + (f" + {rebalancer}" if rebalancer != "none" else "")
         yield Measured(
             (DEFAULT_METHOD, rebalancer), label, what, str(len(found)), *figures, "photos"
@@ -372,7 +404,9 @@ def of_photos() -> Iterator[Measured]:
 
 
 def of_origins(name: str) -> str:
-    """A sentence about sets of many origins, from `benchmarks/origins.py`, whose table has too many rows for this page."""
+    """A sentence about sets of many origins, from `benchmarks/origins.py`, whose table has too many
+    rows for this page.
+    """
     records = [
         record for record in stored("origins") if name in (DEFAULT_METHOD, *record["figures"])
     ]
@@ -383,7 +417,10 @@ def of_origins(name: str) -> str:
         sorted({record["data"] for record in records}),
     )
     page = page_with("beyond-tables")
-    return f"Also with {len(kinds)} kinds of candidate sets for the features of {', '.join(data)}: [{page.removesuffix('.md')}](../{page})."
+    return (
+        f"Also with {len(kinds)} kinds of candidate sets for the features of "
+        f"{', '.join(data)}: [{page.removesuffix('.md')}](../{page})."
+    )
 
 
 def stored(folder: str) -> list[Record]:
@@ -410,23 +447,30 @@ def measured_table(part: Documented, found: Sequence[Measured]) -> str:
     if not own:
         return "Not measured yet."
     lines = [
-        "| trained with | setting | n | balanced accuracy, last epoch (%) | target recovery (%) | in full |",
+        (
+            "| trained with | setting | n | balanced accuracy, last epoch (%) | target recovery "
+            "(%) | in full |"
+        ),
         "|---|---|---:|---:|---:|---|",
     ]
     for one in own:
         page = page_with(one.block)
         figures = f"{percent(one.balanced_accuracy)} | {percent(one.target_recovery)}"
         lines.append(
-            f"| {one.label} | {one.setting} | {one.n} | {figures} | [{page.removesuffix('.md')}](../{page}) |"
+            f"| {one.label} | {one.setting} | {one.n} | {figures} | "
+            f"[{page.removesuffix('.md')}](../{page}) |"
         )
-    note = "Mean and standard deviation over n seeds or folds, with the code of the commits that the full tables name."
+    note = (
+        "Mean and standard deviation over n seeds or folds, with the code of the commits "
+        "that the full tables name."
+    )
     lines += ["", f"*{note}*"]
     if more := of_origins(part.info.name):
         lines += ["", more]
     return "\n".join(lines)
 
 
-# ---- pages -----------------------------------------------------------------------------------------------------------
+# ---- pages ---------------------------------------------------------------------------------------
 
 
 def page(part: Documented, found: Sequence[Measured]) -> str:
@@ -438,7 +482,10 @@ def page(part: Documented, found: Sequence[Measured]) -> str:
     blocks = [
         NOTE,
         f"# {part.title}",
-        f"{part.info.kind.capitalize()} `{part.info.name}` in `src/{part.info.file}`: {part.info.idea}",
+        (
+            f"{part.info.kind.capitalize()} `{part.info.name}` in `src/{part.info.file}`: "
+            f"{part.info.idea}"
+        ),
         part.prose,
         "## Formula",
         f"```text\n{part.sections['Formula']}\n```",
@@ -452,7 +499,10 @@ def page(part: Documented, found: Sequence[Measured]) -> str:
         f"```sh\n{command_lines}\n```",
         *(
             [
-                f"Options are set in a file, `--config ltpll.toml` (of `ltpll-research benchmark`, without `training.`):\n\n```toml\n{config}```"
+                (
+                    "Options are set in a file, `--config ltpll.toml` (of `ltpll-research "
+                    f"benchmark`, without `training.`):\n\n```toml\n{config}```"
+                )
             ]
             if config
             else []
@@ -472,12 +522,21 @@ def linked(reference: str) -> str:
 SYMBOLS = {
     "x": "the input of an example",
     "S": "its candidate set; j ∈ S is a candidate, j ∉ S is not",
-    "w": "its targets, which sum to one over S; at the start uniform on S, or the weights of the candidates",
+    "w": (
+        "its targets, which sum to one over S; at the start uniform on S, or the weights of "
+        "the candidates"
+    ),
     "f": "its features, the input of the last layer (the head)",
-    "z": "its logits, head(f); z_v, z_weak, z_strong: of a view; one without a name is of the first view, which is weak",
+    "z": (
+        "its logits, head(f); z_v, z_weak, z_strong: of a view; one without a name is of the "
+        "first view, which is weak"
+    ),
     "p": "softmax(z)",
     "π, π̂": "the class prior, true or estimated",
-    "a": "what is known about the candidates before training: weight times set size, so 1 if they have no weights",
+    "a": (
+        "what is known about the candidates before training: weight times set size, so 1 if "
+        "they have no weights"
+    ),
     "ẑ": "the logits that refine the targets: z corrected by the rebalancer, plus log a",
     "m": "the mean target of all training examples, each class at least half an example",
     "softmax_S": "the softmax over the candidates, zero elsewhere",
@@ -487,8 +546,14 @@ SYMBOLS = {
     "onehot(k)": "1 for class k, 0 elsewhere",
     "C, N, B": "the number of classes, of training examples, and of examples in a batch",
     "e, E": "the epoch, from 0, and the number of epochs",
-    "x′, w′, S′": "those of another example of the batch; z_blend: the logits of λx + (1−λ)x′, with λ as in [mixup](mixup.md) with α = 4",
-    "other letters": "defined by the formula, or named like an option (β: `beta`, τ: `tau`, φ: `phi`, ε: `epsilon`, T: `temperature`)",
+    "x′, w′, S′": (
+        "those of another example of the batch; z_blend: the logits of λx + (1−λ)x′, "
+        "with λ as in [mixup](mixup.md) with α = 4"
+    ),
+    "other letters": (
+        "defined by the formula, or named like an option (β: `beta`, τ: `tau`, φ: "
+        "`phi`, ε: `epsilon`, T: `temperature`)"
+    ),
 }
 
 
@@ -497,24 +562,34 @@ def index(parts: Sequence[Documented]) -> str:
     blocks = [
         NOTE,
         "# Methods, rebalancers and extras",
-        "A training run has one method, one rebalancer and any number of extras; `ltpll list` prints them. "
+        "A training run has one method, one rebalancer and any number of extras; `ltpll list` "
+        "prints them. "
         "Every page states the formula, the "
         "options, and the figures that were measured.",
     ]
     for kind, what in (
         (
             "method",
-            "A method has a loss against the targets and a rule that refines them, written as if classes were balanced.",
+            (
+                "A method has a loss against the targets and a rule that refines them, written as "
+                "if classes were balanced."
+            ),
         ),
         (
             "rebalancer",
-            "A rebalancer corrects logits for the class prior where targets are refined and in predictions.",
+            (
+                "A rebalancer corrects logits for the class prior where targets are refined and in "
+                "predictions."
+            ),
         ),
         ("extra", "An extra is a term that is added to the loss."),
     ):
         lines = ["| name | what it does | source |", "|---|---|---|"]
         lines += [
-            f"| [`{part.info.name}`]({part.info.name}.md) | {part.info.idea} | {part.info.citation} |"
+            (
+                f"| [`{part.info.name}`]({part.info.name}.md) | {part.info.idea} | "
+                f"{part.info.citation} |"
+            )
             for part in parts
             if part.info.kind == kind
         ]
@@ -528,15 +603,23 @@ def index(parts: Sequence[Documented]) -> str:
                 *(f"| {symbol} | {meaning} |" for symbol, meaning in SYMBOLS.items()),
             ]
         ),
-        "Formulas are for one example; the loss of a step is the mean over the batch. In a step, the rebalancer first observes the "
-        "outputs. Then the targets of the batch are refined, except in the first epoch. The loss uses the raw logits z and the targets "
-        "from before the step; the terms of the extras are added to it. Formulas say where a method differs from this. `prediction` is for "
-        '`goal="balanced"`; for `goal="accuracy"` it is z, or the own prediction of a method that has one.',
+        "Formulas are for one example; the loss of a step is the mean over the batch. In a "
+        "step, the rebalancer first observes the "
+        "outputs. Then the targets of the batch are refined, except in the first epoch. The "
+        "loss uses the raw logits z and the targets "
+        "from before the step; the terms of the extras are added to it. Formulas say where a "
+        "method differs from this. `prediction` is for "
+        '`goal="balanced"`; for `goal="accuracy"` it is z, or the own prediction of a method '
+        "that has one.",
         "## Your own parts",
-        "A part is one class. In this repository it is a file in `src/ltpll/methods/`, `rebalancers/` or `extras/`; "
-        "[Adding a method](../add-a-method.md) has a complete example of each kind. Another package offers its parts through the entry "
-        "points `ltpll.methods`, `ltpll.rebalancers` and `ltpll.extras`. The page of a part is generated from its class: the first line of "
-        "the module (source and idea), the sections Formula, References, Args and Examples of the docstring, and the attributes.",
+        "A part is one class. In this repository it is a file in `src/ltpll/methods/`, "
+        "`rebalancers/` or `extras/`; "
+        "[Adding a method](../add-a-method.md) has a complete example of each kind. Another "
+        "package offers its parts through the entry "
+        "points `ltpll.methods`, `ltpll.rebalancers` and `ltpll.extras`. The page of a part is "
+        "generated from its class: the first line of "
+        "the module (source and idea), the sections Formula, References, Args and Examples of "
+        "the docstring, and the attributes.",
     ]
     return "\n\n".join(blocks) + "\n"
 

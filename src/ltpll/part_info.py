@@ -1,4 +1,6 @@
-"""What each method, rebalancer and extra is, from its source: `ltpll list` does not import torch."""
+"""What each method, rebalancer and extra is, from its source: `ltpll list` does not import
+torch.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LARGEST_FILE = 1 << 16  # bytes
 T = TypeVar("T")
 
 
-# ---- types of settings -------------------------------------------------------------------------------
+# ---- types of settings ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _alternatives(kind: Any) -> list[str]:
     return [plain.get(kind, "a table of names and values")]
 
 
-# ---- one setting -------------------------------------------------------------------------------------
+# ---- one setting ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def setting(cls: type[Any], name: str) -> Setting:
     raise InputError(f"There is no setting {shown(name)}; {hint}.")
 
 
-# ---- many settings -----------------------------------------------------------------------------------
+# ---- many settings -------------------------------------------------------------------------------
 
 
 def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
@@ -295,7 +295,7 @@ def check_types(instance: Any) -> None:
         settings_of(type(instance))[name].check(value)
 
 
-# ---- files ---------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Validation: checks of users' arrays, numbers and settings, with error messages that name the row or setting at fault."""
+"""Validation: checks of users' arrays, numbers and settings, with error messages that name the row
+or setting at fault.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def column_bounds(x: Tensor) -> Tensor:
 
 
 def kept_type(x: Tensor) -> torch.dtype:
-    """The type in which features are kept: float64 for a table that float32 would blur, and else float32."""
+    """The type in which features are kept: float64 for a table that float32 would blur, and else
+    float32.
+    """
     if x.ndim != 2 or x.dtype not in (torch.float64, torch.int64, torch.int32):
         return torch.float32
     return torch.float64 if blurred_by_float32(*column_bounds(x).cpu().numpy()) else torch.float32
@@ -66,7 +70,8 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
         ) from None
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(
-            f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each."
+            f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and "
+            "one or more values in each."
         )
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs
@@ -83,7 +88,8 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
         n, row = int(bad.sum()), int(torch.nonzero(bad)[0])
         beyond = bool(torch.isfinite(given[row]).all())  # of float32
         raise InputError(
-            f"Row {row} of the {what} features has {'a value beyond ±3.4e38' if beyond else 'a NaN or an infinite value'}"
+            f"Row {row} of the {what} features has "
+            f"{'a value beyond ±3.4e38' if beyond else 'a NaN or an infinite value'}"
             f"{f' ({n} such rows)' if n > 1 else ''}: fill it in or drop the row."
         )
     return inputs
@@ -95,18 +101,21 @@ def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
         labels = y if isinstance(y, Tensor) else torch.as_tensor(_plain(np.asarray(y)))
     except (TypeError, ValueError):
         raise InputError(
-            f"The {what} labels must be a list of class numbers: turn names into numbers from 0 first."
+            f"The {what} labels must be a list of class numbers: turn names into numbers from "
+            "0 first."
         ) from None
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(
-            f"The {what} labels must be a list of class numbers; these have shape {tuple(labels.shape)}, type {labels.dtype}."
+            f"The {what} labels must be a list of class numbers; these have shape "
+            f"{tuple(labels.shape)}, type {labels.dtype}."
         )
     labels = labels.long()
     wrong = torch.nonzero((labels < 0) | (labels >= n_classes)).flatten()
     if len(wrong):
         row = int(wrong[0])
         raise InputError(
-            f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 to {n_classes - 1}."
+            f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 "
+            f"to {n_classes - 1}."
         )
     return labels
 
@@ -116,7 +125,9 @@ def _plain(array: Any) -> Any:
 
 
 def shared_tensor(array: npt.NDArray[Any]) -> Tensor:
-    """A tensor in the memory of the array, also if it is a file opened with `mmap_mode="r"`: nothing writes to inputs."""
+    """A tensor in the memory of the array, also if it is a file opened with `mmap_mode="r"`:
+    nothing writes to inputs.
+    """
     if min(array.strides) < 0:
         array = array.copy()  # torch has no negative strides
     with warnings.catch_warnings():
@@ -153,7 +164,8 @@ def in_range(
     if not number or not (least < value if above else least <= value) or value > most:
         bound = f"above {least:g}" if above else f"at least {least:g}"
         raise InputError(
-            f"{name} is {shown(value)}: it must be a number {bound}{'' if most == math.inf else f' and at most {most:g}'}."
+            f"{name} is {shown(value)}: it must be a number "
+            f"{bound}{'' if most == math.inf else f' and at most {most:g}'}."
         )
     return float(value)
 
@@ -170,7 +182,7 @@ def whole_number(value: Any, least: int, name: str) -> int:
     return int(value)
 
 
-# ---- settings of configs ---------------------------------------------------------------------------------------------
+# ---- settings of configs -------------------------------------------------------------------------
 
 LARGEST_SEED = 2**32 - 1  # that numpy and scikit-learn accept
 # For each setting, a test of its value and the words for it.
@@ -190,7 +202,9 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def check_setting(name: str, default: Any, value: Any, where: str = "The config's") -> None:
-    """Check that a value has the type of the setting's default; settings without a default are text."""
+    """Check that a value has the type of the setting's default; settings without a default are
+    text.
+    """
     expected = _expected(name, default, value)
     if expected is not None:
         raise InputError(f"{where} {name} is {shown(value)}: it must be {expected}.")
@@ -235,7 +249,9 @@ def _outside(name: str, value: float) -> str | None:
 
 
 def _is_plain(options: Mapping[Any, Any]) -> bool:
-    """Whether all values are numbers, text or flat lists of these: nested YAML aliases can expand a small file to gigabytes."""
+    """Whether all values are numbers, text or flat lists of these: nested YAML aliases can expand a
+    small file to gigabytes.
+    """
     return _are(list(options), str) and all(
         value is None
         or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str)

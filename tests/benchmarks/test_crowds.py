@@ -1,4 +1,6 @@
-"""The baselines that vote weights are compared with: what they must give for votes whose truth is known."""
+"""The baselines that vote weights are compared with: what they must give for votes whose truth is
+known.
+"""
 
 import numpy as np
 import pytest
@@ -36,7 +38,9 @@ def test_dawid_and_skene_undo_a_confusion_that_misleads_the_majority():
 
 
 def test_the_class_prior_is_the_one_that_makes_the_likelihoods_most_likely():
-    """Two classes, symmetric noise of 20 %: of n votes for the first class, n (0.8 p + 0.2 (1 − p)) are expected."""
+    """Two classes, symmetric noise of 20 %: of n votes for the first class, n (0.8 p + 0.2 (1 − p))
+    are expected.
+    """
     likelihoods = np.repeat([[0.8, 0.2], [0.2, 0.8]], [62, 38], axis=0)
     assert with_class_prior(likelihoods, 1000).mean(0)[0] == pytest.approx(
         (0.62 - 0.2) / 0.6, abs=1e-6

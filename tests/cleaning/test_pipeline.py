@@ -1,4 +1,6 @@
-"""Settings for tables: the estimator's defaults, a prior and a goal that fit; and a run whose rebalancer compares two ways first."""
+"""Settings for tables: the estimator's defaults, a prior and a goal that fit; and a run whose
+rebalancer compares two ways first.
+"""
 
 import inspect
 import json

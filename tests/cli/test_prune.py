@@ -55,7 +55,9 @@ def test_train_refuses_to_prune_by_pixels(tmp_path, monkeypatch):
 
 @pytest.fixture
 def scenes(tmp_path, monkeypatch):
-    """Rows of pictures, which share their sets, so that these show the class shares before pruning and not afterwards."""
+    """Rows of pictures, which share their sets, so that these show the class shares before pruning
+    and not afterwards.
+    """
     monkeypatch.chdir(tmp_path)
     sets, labels = grouped_candidates(60, [4, 3, 2, 1], seed=0)
     x = np.eye(4)[labels] * 4 + np.random.default_rng(0).normal(size=(len(labels), 4))

@@ -1,4 +1,6 @@
-"""The options for exclusions, groups, scores and possible classes, from `train` to `predict`, as a user would give them."""
+"""The options for exclusions, groups, scores and possible classes, from `train` to `predict`, as a
+user would give them.
+"""
 
 import json
 
@@ -14,7 +16,9 @@ TREE = "first\n  a\n  b\nc\n"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on a table with groups, exclusions, empty cells and sites, whose options leave c out in the south."""
+    """A run on a table with groups, exclusions, empty cells and sites, whose options leave c out in
+    the south.
+    """
     folder = tmp_path_factory.mktemp("sets")
     cells = ["first", "!c", "", "*", "a|b|!b", "c"]
     rows = [
@@ -136,5 +140,8 @@ def test_train_and_describe_warn_in_one_line_of_a_class_that_looks_misspelled(tm
         assert done.returncode == 0
         warned = [line for line in done.stderr.splitlines() if "warning" in line]
         assert warned == [
-            "warning: The class 'brown creper' is in 1 row and resembles 'brown creeper' (200 rows): correct it if it is misspelled."
+            (
+                "warning: The class 'brown creper' is in 1 row and resembles 'brown creeper' (200 "
+                "rows): correct it if it is misspelled."
+            )
         ]

@@ -1,4 +1,6 @@
-"""Random options of commands that train: the command succeeds, or fails with one sentence and writes nothing."""
+"""Random options of commands that train: the command succeeds, or fails with one sentence and
+writes nothing.
+"""
 
 import shutil
 import tempfile
@@ -45,7 +47,9 @@ def flat(drawn):
 
 
 def outcome(app, *arguments):
-    """The exit status and message of a command; anything but success or an error of one sentence fails here."""
+    """The exit status and message of a command; anything but success or an error of one sentence
+    fails here.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])

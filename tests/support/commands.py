@@ -1,4 +1,6 @@
-"""The command line, called in the test's own process or in a forked child, since importing torch takes longer than most commands."""
+"""The command line, called in the test's own process or in a forked child, since importing torch
+takes longer than most commands.
+"""
 
 import subprocess
 import tempfile
@@ -32,7 +34,9 @@ research_here = partial(ltpll_here, package="ltpll_research")
 
 
 def ltpll(*arguments, cwd=None, called="command", **environment):
-    """Run a command in a child process, as `subprocess.run` does; `called` names the function of interrupted_runs that runs it."""
+    """Run a command in a child process, as `subprocess.run` does; `called` names the function of
+    interrupted_runs that runs it.
+    """
     function, *first = called if isinstance(called, tuple) else (called,)
     arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,9 @@ BLOCK = re.compile(
 
 
 class Block(NamedTuple):
-    """A fenced block of a page; `hidden` ones are comments that prepare the next block, and `reason` says why one is not executed."""
+    """A fenced block of a page; `hidden` ones are comments that prepare the next block, and
+    `reason` says why one is not executed.
+    """
 
     language: str
     code: str
@@ -38,7 +40,8 @@ def blocks_of(page):
 
 
 def execute(page, changes):
-    """Execute the Python blocks of a page in order, in one namespace and in the current folder; returns the namespace.
+    """Execute the Python blocks of a page in order, in one namespace and in the current folder;
+    returns the namespace.
 
     `changes` are replacements in the code that save time; each must apply.
     """

@@ -1,4 +1,6 @@
-"""A server that has imported torch and forks a child per call, so that tests can start and kill many processes cheaply."""
+"""A server that has imported torch and forks a child per call, so that tests can start and kill
+many processes cheaply.
+"""
 
 import functools
 import gc
@@ -33,12 +35,14 @@ PRELOADED = (
 class ForkServer:
     """Calls functions of the modules in tests/support, each in a child process.
 
-    `start("module.function", …)` returns the process id of the child, `wait` its exit status and what it printed. If a signal ended the
-    child, the status is minus the number of the signal, as in `subprocess`.
+    `start("module.function", …)` returns the process id of the child, `wait` its exit status and
+    what it printed. If a signal ended the child, the status is minus the number of the signal, as
+    in `subprocess`.
     """
 
     def __init__(self):
-        # One thread, since sums of floats depend on the number of threads; a given commit, since looking it up takes three processes.
+        # One thread, since sums of floats depend on the number of threads; a given commit, since
+        # looking it up takes three processes.
         environment = environment_of_tests(OMP_NUM_THREADS="1", LTPLL_COMMIT="tested")
         self._server = subprocess.Popen(
             [sys.executable, "-m", "support.fork_server"],
@@ -76,7 +80,9 @@ class ForkServer:
 
 @functools.cache
 def shared_fork_server():
-    """The server that all tests of this process share; it ends when its standard input is closed, together with this process."""
+    """The server that all tests of this process share; it ends when its standard input is closed,
+    together with this process.
+    """
     return ForkServer()
 
 

@@ -14,7 +14,9 @@ SUPERCLASS = np.random.default_rng(5).permutation(np.repeat(np.arange(20), 5))
 
 
 def tar_bytes(files, *, packed=False):
-    """A tar file of {name: content}; a content may also be a ready TarInfo, for what is no plain file."""
+    """A tar file of {name: content}; a content may also be a ready TarInfo, for what is no plain
+    file.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in files.items():
@@ -38,7 +40,9 @@ def records(labels, seed):
 
 
 def cifar10_files(seed=0):
-    """The members of a small cifar-10-binary.tar.gz, its training labels and planes, and its test labels and planes."""
+    """The members of a small cifar-10-binary.tar.gz, its training labels and planes, and its test
+    labels and planes.
+    """
     rng = np.random.default_rng(seed)
     files, labels, planes = {"cifar-10-batches-bin/readme.html": b"<html>"}, [], []
     for i in [3, 1, 2, 5, 4]:  # the order in the archive is not the order of the set

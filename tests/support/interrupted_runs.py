@@ -39,7 +39,9 @@ TIMES = (
 
 
 def points_run(root, *, epochs=2, fresh=False, **options):
-    """A recorded training of points on the plane: it writes every file of a run and a checkpoint per epoch in a hundredth of a second."""
+    """A recorded training of points on the plane: it writes every file of a run and a checkpoint
+    per epoch in a hundredth of a second.
+    """
     torch.set_num_threads(1)
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
@@ -118,7 +120,9 @@ def execute(code, *arguments):
 
 
 def short_study(epochs, *arguments):
-    """Run `ltpll-research` in a process group of its own as a shell does, with fewer epochs in each run of a study."""
+    """Run `ltpll-research` in a process group of its own as a shell does, with fewer epochs in each
+    run of a study.
+    """
     os.setsid()
     for study in (toy, digits):
         study.configs = shortened(study.configs, epochs)
@@ -133,7 +137,9 @@ def shortened(configs, epochs):
 
 
 def forking(function, *arguments):
-    """Call a function of this module whose workers are forked from this process rather than from a server that imports torch first."""
+    """Call a function of this module whose workers are forked from this process rather than from a
+    server that imports torch first.
+    """
     get_context = multiprocessing.get_context
     multiprocessing.get_context = lambda method: get_context("fork")
     os.register_at_fork(
@@ -142,13 +148,15 @@ def forking(function, *arguments):
     globals()[function](*arguments)
 
 
-# ---- interruptions ---------------------------------------------------------------------------------------------------
+# ---- interruptions -------------------------------------------------------------------------------
 
 
 def killed_at(moment, function, *arguments, torn=False, count=None, **options):
-    """Call a function of this module, and kill this process just before its `moment`-th disk operation (0: never).
+    """Call a function of this module, and kill this process just before its `moment`-th disk
+    operation (0: never).
 
-    With `torn`, a file that was about to be flushed loses its second half. The file `count` receives the number of operations.
+    With `torn`, a file that was about to be flushed loses its second half. The file `count`
+    receives the number of operations.
     """
     seen = 0
 
@@ -182,7 +190,9 @@ def _changes_something(name, what, *_, dir_fd=None):
 
 
 def signalled_at(step, number, function, *arguments, **options):
-    """Call a function of this module, and send this process a signal in the middle of its `step`-th training step."""
+    """Call a function of this module, and send this process a signal in the middle of its `step`-th
+    training step.
+    """
     seen, original = 0, PartialLabelTrainer.step
 
     def watched(self, *given):
@@ -203,7 +213,8 @@ def short_of_room(size, function, *arguments, **options):
 
 
 def on_small_disk(folder, size, copy, function, *arguments, **options):
-    """Call a function of this module with a file system of `size` bytes mounted at `folder`, and copy the folder afterwards.
+    """Call a function of this module with a file system of `size` bytes mounted at `folder`, and
+    copy the folder afterwards.
 
     Exits with 77 if mounting is not allowed.
     """
@@ -230,11 +241,13 @@ def without_privileges(function, *arguments, **options):
     globals()[function](*arguments, **options)
 
 
-# ---- comparison ------------------------------------------------------------------------------------------------------
+# ---- comparison ----------------------------------------------------------------------------------
 
 
 def outcome(root):
-    """What a finished run leaves, times excluded: its result, its log and every bit of its last checkpoint."""
+    """What a finished run leaves, times excluded: its result, its log and every bit of its last
+    checkpoint.
+    """
     (marker,) = Path(root).rglob("done")
     folder = marker.parent
     result = json.loads((folder / "result.json").read_text())

@@ -1,4 +1,6 @@
-"""The device on which Triton kernels are tested: a GPU, or the CPU with Triton's interpreter (tests/conftest.py)."""
+"""The device on which Triton kernels are tested: a GPU, or the CPU with Triton's interpreter
+(tests/conftest.py).
+"""
 
 import pytest
 import torch

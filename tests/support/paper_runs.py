@@ -4,7 +4,9 @@ from ltpll_research.benchmark import Experiment
 
 
 def paper_record(seed, last, best, rebalancer="records", posthoc=None, **settings):
-    """A run of CORR on CIFAR-100-LT, unless settings say otherwise; `posthoc` has the last and best accuracies of further rows."""
+    """A run of CORR on CIFAR-100-LT, unless settings say otherwise; `posthoc` has the last and best
+    accuracies of further rows.
+    """
     usual = {
         "data": "cifar100",
         "imbalance": 100,

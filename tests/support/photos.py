@@ -10,7 +10,9 @@ SIDE = 8
 
 
 class FakeEmbedder:
-    """Five numbers per picture that depend on its pixels; `broken` is the number of a picture for which one of them is NaN."""
+    """Five numbers per picture that depend on its pixels; `broken` is the number of a picture for
+    which one of them is NaN.
+    """
 
     n_features, batch_size = 5, 16
 

@@ -27,7 +27,9 @@ class Problem(NamedTuple):
 
 
 def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 0) -> Problem:
-    """Random logits, features, candidate sets and targets of the layout that the method works on."""
+    """Random logits, features, candidate sets and targets of the layout that the method works
+    on.
+    """
     g = torch.Generator().manual_seed(seed)
     candidates = torch.rand(batch, N_CLASSES, generator=g) < 0.4
     candidates[torch.arange(batch), torch.randint(N_CLASSES, (batch,), generator=g)] = True

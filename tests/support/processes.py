@@ -1,4 +1,6 @@
-"""Starting processes: with all that the tests can import, and so that they can be interrupted like commands that were typed."""
+"""Starting processes: with all that the tests can import, and so that they can be interrupted like
+commands that were typed.
+"""
 
 import os
 import signal
@@ -15,7 +17,9 @@ HEARD = {
 
 @contextmanager
 def hearing_signals():
-    """Hear the signals that a shell tells jobs in the background to ignore, here and in all processes started within."""
+    """Hear the signals that a shell tells jobs in the background to ignore, here and in all
+    processes started within.
+    """
     ignored = [number for number in HEARD if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, HEARD[number])

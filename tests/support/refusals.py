@@ -1,4 +1,6 @@
-"""How every test reads an error: exactly the type expected, one sentence, one line, not too long."""
+"""How every test reads an error: exactly the type expected, one sentence, one line, not too
+long.
+"""
 
 import pytest
 

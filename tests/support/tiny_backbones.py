@@ -1,4 +1,6 @@
-"""A backbone of five small layers for pictures of 16 × 16, and pictures whose colour tells the class."""
+"""A backbone of five small layers for pictures of 16 × 16, and pictures whose colour tells the
+class.
+"""
 
 import numpy as np
 import torch
@@ -43,7 +45,9 @@ def tiny_backbone(seed=0):
 
 
 def coloured_pictures(n=60, side=16, seed=0):
-    """Pictures of noise around the colour of their class, 8-bit with channels last, their classes and candidate sets."""
+    """Pictures of noise around the colour of their class, 8-bit with channels last, their classes
+    and candidate sets.
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, n)
     colours = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200], [180, 180, 60]])

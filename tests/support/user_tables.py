@@ -23,7 +23,9 @@ def rows_of(path):
 
 
 def write_trees(folder, n=48, seed=0, wrong=()):
-    """Pictures of one colour a class in `folder`/pictures, and `folder`/labels.csv; rows in `wrong` lack their true label."""
+    """Pictures of one colour a class in `folder`/pictures, and `folder`/labels.csv; rows in `wrong`
+    lack their true label.
+    """
     rng = np.random.default_rng(seed)
     names = list(COLOURS)
     pictures = folder / "pictures"

@@ -111,11 +111,13 @@ def _sets_of_run(path: Path) -> LabelledSets:
     return LabelledSets(candidates_of(table)[0], np.asarray(true))
 
 
-# ---- printing --------------------------------------------------------------------------------------
+# ---- printing ------------------------------------------------------------------------------------
 
 REGIMES = {
     "independent": "Wrong labels seem to join sets independently",
-    "co-occurrence": "Sets seem to hold labels that occur together, such as all objects of a picture",
+    "co-occurrence": (
+        "Sets seem to hold labels that occur together, such as all objects of a picture"
+    ),
     "unclear": "It is unclear where the sets come from",
     "known": "No set is ambiguous",
 }
@@ -124,9 +126,11 @@ ESTIMATES = {
     "unclear": "a mean of EM and the average uniform target",
 }
 CAUTION = {
-    "co-occurrence": "The bounds assume that no class has more rows per group than others, which the "
+    "co-occurrence": "The bounds assume that no class has more rows per group than others, "
+    "which the "
     "sets cannot show.",
-    "unclear": "The bounds are wide, since the sets do not show which estimate is right; --group or "
+    "unclear": "The bounds are wide, since the sets do not show which estimate is right; "
+    "--group or "
     "known labels would help.",
 }
 PLOT_WIDTH = 30
@@ -230,7 +234,8 @@ def _show_ambiguity(found: Description) -> None:
         )
     else:
         _print(
-            "The ambiguity degree, the largest share of a class's examples whose sets hold the same "
+            "The ambiguity degree, the largest share of a class's examples whose sets hold the "
+            "same "
             f"wrong label, is {found.ambiguity_degree:.3f}; small classes raise it by chance. "
             f"{between}"
         )

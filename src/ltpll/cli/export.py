@@ -17,9 +17,11 @@ def export(
     run: OwnRun,
     onnx: Annotated[Path, output_option(help="ONNX model to write.")],
 ) -> None:
-    """Write a trained run as an ONNX model that takes raw inputs and returns logits and probabilities, checked if onnxruntime is installed.
+    """Write a trained run as an ONNX model that takes raw inputs and returns logits and
+    probabilities, checked if onnxruntime is installed.
 
-    The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
+    The model's metadata, and a JSON file beside it, hold the names of the classes, the input and
+    the preprocessing.
     """
     from ltpll.cleaning.prediction import load_classifier, onnx_difference, stored_backbone
     from ltpll.network.export import sidecar
@@ -49,8 +51,10 @@ def export(
         else f"differs from torch by {difference:.1g} at most"
     )
     print_line(
-        f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of {len(classifier.classes_)} classes; {checked}."
+        f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of "
+        f"{len(classifier.classes_)} classes; {checked}."
     )
     print_line(
-        f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the preprocessing."
+        f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the "
+        "preprocessing."
     )

@@ -41,8 +41,8 @@ def check_outputs(
         makes_folder: Whether the folder is created if there is none.
 
     Raises:
-        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of a
-            run, an input or another output.
+        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of
+            a run, an input or another output.
     """
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
@@ -74,7 +74,8 @@ def check_run_folder(job: TrainJob, folder: Path) -> None:
     for path, what in _files_of(named):
         if run_of_file(path) == followed(folder):
             raise InputError(
-                f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder."
+                f"{path}, {what}, is a file of the run {folder}, which would replace it: train "
+                "in another folder."
             )
 
 

@@ -49,7 +49,9 @@ def predict(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
+    """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of
+    the table.
+    """
     from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind

@@ -1,4 +1,6 @@
-"""What every program of this project does around its commands: errors in one sentence, and the version."""
+"""What every program of this project does around its commands: errors in one sentence, and the
+version.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer
         if processes != "1" and context.invoked_subcommand not in trained_by:
             # Every process would do the same work and write the same files.
             raise InputError(
-                f"torchrun started {processes} processes, but only {' and '.join(trained_by)} supports it: run the command without it."
+                f"torchrun started {processes} processes, but only {' and '.join(trained_by)} "
+                "supports it: run the command without it."
             )
 
     before_every_command.__annotations__["version"] = Annotated[bool, version]
@@ -55,14 +58,17 @@ def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer
 
 
 def run(app: typer.Typer) -> None:
-    """Run a command; an error that the user can fix is one sentence and exit status 2, without a traceback."""
+    """Run a command; an error that the user can fix is one sentence and exit status 2, without a
+    traceback.
+    """
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 errors="replace"
             )  # an output that is not UTF-8 lacks some characters
-    # Set before torch is imported: waiting threads sleep instead of spinning, which leaves the cores to others.
+    # Set before torch is imported: waiting threads sleep instead of spinning, which leaves the
+    # cores to others.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     exit_on_signals()
     try:
@@ -83,7 +89,8 @@ def run(app: typer.Typer) -> None:
         if not isinstance(error, BrokenProcessPool):
             raise
         _fail(
-            "A training process was killed, often because memory ran out: rerun the command with fewer --workers.",
+            "A training process was killed, often because memory ran out: rerun the command "
+            "with fewer --workers.",
             1,
         )
 

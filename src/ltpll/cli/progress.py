@@ -21,7 +21,9 @@ from ltpll.training.job import Part, Stage
 
 
 class _BarAboveFigures(rich_progress.Progress):
-    """A bar with figures on a second line, because one line is too narrow for both on most terminals."""
+    """A bar with figures on a second line, because one line is too narrow for both on most
+    terminals.
+    """
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -86,7 +88,9 @@ class ProgressBar(Progress):
 
 
 class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures are done, how many per second, and the time left."""
+    """The progress of embedding: how many pictures are done, how many per second, and the time
+    left.
+    """
 
     def __call__(self, done: int, total: int) -> None:
         """Report finished pictures; what the first call reports was done before."""
@@ -151,7 +155,9 @@ class TensorBoardEvents(Callback):
 
 @contextmanager
 def reading_progress(verb: str = "reading") -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for reading files, or for whatever the verb says, which is shown on terminals only."""
+    """A progress bar for reading files, or for whatever the verb says, which is shown on terminals
+    only.
+    """
     with rich_progress.Progress(
         TextColumn(f"{verb} {{task.description}}"),
         BarColumn(bar_width=20),

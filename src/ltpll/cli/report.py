@@ -38,9 +38,12 @@ def report(
 
 
 def check_is_table_run(run: Path, config: Mapping[str, Any], command: str) -> None:
-    """Refuse a run of research, for which the package ltpll-research has a command of the same name."""
+    """Refuse a run of research, for which the package ltpll-research has a command of the same
+    name.
+    """
     kind = kind_of_run(config)
     if kind in (Kind.BENCHMARK, Kind.STUDY):
         raise InputError(
-            f"{run} is {kind}: use `ltpll-research {command}`, which the package ltpll-research installs."
+            f"{run} is {kind}: use `ltpll-research {command}`, which the package "
+            "ltpll-research installs."
         )

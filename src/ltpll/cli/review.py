@@ -23,7 +23,9 @@ def review(
     n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
     separator: WrittenSeparator = None,
 ) -> None:
-    """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
+    """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which
+    `ltpll train --reviewed` takes back.
+    """
     from ltpll.cleaning.review import review_columns, review_rows
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.errors import InputError
@@ -35,12 +37,16 @@ def review(
     rows = review_rows(table, n)
     if not len(rows):
         raise InputError(
-            "There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some."
+            "There is nothing to review: no row that was trained on has a doubtful label; "
+            "train with --folds 5 to find some."
         )
     columns = review_columns(table, rows, separator)
     write_table(out, columns)
     asked, all_rows = float(table.doubts[rows].sum()), float(table.doubts.sum())
-    expected = f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are expected to be wrong"
+    expected = (
+        f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are "
+        "expected to be wrong"
+    )
     print_line(f"{expected}, and {all_rows:.0f} in the whole table.")
     for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
         print_line(f"  {name}: {why}")
@@ -49,7 +55,8 @@ def review(
     print_line(f"Wrote {out}")
     several = table.separator.join("ab")
     print_line(
-        f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then"
+        f"Next: fill in the column answer with a class, with several as in {several}, or with "
+        "? if no class fits; then"
     )
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
     job = TrainJob.of_record(table.record)

@@ -17,7 +17,9 @@ MOST_SHOWN = 8
 def read_source(
     source: TableSource, *, needs_candidates: bool = True, device: str = "auto"
 ) -> Examples:
-    """Read the examples of a source, and print how they were read and which pictures were skipped."""
+    """Read the examples of a source, and print how they were read and which pictures were
+    skipped.
+    """
     from ltpll.cleaning.dataset import read_examples
     from ltpll.cli.progress import reading_progress
 
@@ -35,7 +37,8 @@ def print_skipped(problems: Sequence[tuple[str, str]]) -> None:
     """Print which pictures were skipped, each with the reason."""
     if problems:
         print_line(
-            f"{counted(len(problems), 'picture')} {'was' if len(problems) == 1 else 'were'} skipped:"
+            f"{counted(len(problems), 'picture')} {'was' if len(problems) == 1 else 'were'} "
+            "skipped:"
         )
     for path, reason in problems[:MOST_SHOWN]:
         print_line(f"  {path} {reason}")

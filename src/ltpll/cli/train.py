@@ -283,7 +283,8 @@ def _print_result(result: Record, out: Path) -> None:
         }  # without a rebalancer, none
         with_goal = f" with the goal {chosen}" if others else ""
         print_line(
-            f"{held_out}{with_goal}: {_accuracies(test)}, predictions inside their sets {test['covering_rate']:.1%}."
+            f"{held_out}{with_goal}: {_accuracies(test)}, predictions inside their sets "
+            f"{test['covering_rate']:.1%}."
         )
         for goal, figures in others.items():
             print_line(

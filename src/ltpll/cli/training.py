@@ -1,4 +1,6 @@
-"""What `train` and `benchmark` share: the processes of torchrun, the folder of a run, and Ctrl-C."""
+"""What `train` and `benchmark` share: the processes of torchrun, the folder of a run, and
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def exit_on_interrupt(run: Run, progress: ProgressBar) -> Iterator[None]:
-    """Finish and close the progress bar at the end; on Ctrl-C, say how to resume and exit with status 130."""
+    """Finish and close the progress bar at the end; on Ctrl-C, say how to resume and exit with
+    status 130.
+    """
     try:
         yield
         progress.finish()
@@ -36,7 +40,9 @@ def exit_on_interrupt(run: Run, progress: ProgressBar) -> Iterator[None]:
 
 @contextmanager
 def torchrun_processes(device: str) -> Iterator[tuple[World, str]]:
-    """The processes started by torchrun, or this one alone, and the device of this process; only the first process prints."""
+    """The processes started by torchrun, or this one alone, and the device of this process; only
+    the first process prints.
+    """
     from ltpll.training.distributed import world_of_torchrun
     from ltpll.validation import chosen_device
 

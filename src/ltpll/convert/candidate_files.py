@@ -100,7 +100,8 @@ def _read_array(path: Path, column: str | None, reading: Reading) -> LabelledSet
             return names[0]
         which = "which of them" if column is None else f"one of them, not {shown(column)},"
         raise InputError(
-            f"{path} has the arrays {format_names(names)}: specify with --candidates {which} holds the "
+            f"{path} has the arrays {format_names(names)}: specify with --candidates {which} "
+            "holds the "
             "sets."
         )
 

@@ -170,7 +170,9 @@ class Reading:
         return [name for name in self.given() if name in rules]
 
     def find(self, table: Table, what: str) -> int | None:
-        """The number of a column; None if it is not given, or is missing and has its default name."""
+        """The number of a column; None if it is not given, or is missing and has its default
+        name.
+        """
         name, default = (
             getattr(self, what),
             next(one.default for one in fields(self) if one.name == what),
@@ -187,7 +189,9 @@ class Reading:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a pattern such as `f*` stands for this name; without `*`, it stands for itself only."""
+    """Whether a pattern such as `f*` stands for this name; without `*`, it stands for itself
+    only.
+    """
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
