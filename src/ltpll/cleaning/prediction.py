@@ -14,7 +14,8 @@ import torch
 from ltpll.backbones import Backbone, Embedder, Preprocessing
 from ltpll.backbones.onnx_encoder import open_session
 from ltpll.backbones.stored import load_backbone
-from ltpll.cleaning.dataset import Examples, TableSource, is_array
+from ltpll.cleaning.dataset import Examples, TableSource
+from ltpll.cleaning.feature_files import is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.convert.json_formats import OPTIONS, json_format
 from ltpll.convert.json_stream import JSON_SUFFIXES
