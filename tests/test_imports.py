@@ -40,7 +40,7 @@ LAYERS_OF_RESEARCH = [
     ["schema"],
     ["authors_draw", "bound", "image_sets", "plotting", "summary"],
     ["benchmark", "report"],
-    ["engine_speed", "paper", "probe", "run_ambiguity", "studies"],
+    ["engine_speed", "paper", "probe", "studies"],
     ["tsne"],
     ["cli"],
     ["__main__"],

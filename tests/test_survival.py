@@ -169,7 +169,10 @@ def images(tmp_path_factory):
 
 def train(images, out):
     """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three steps."""
-    options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
+    options = (
+        "--imbalance 4 --ambiguity 0.2 --set width=2 --set batch_size=16 --set lr=0.05 "
+        "--device cpu --epochs 2 --measure-every 1"
+    )
     return (
         "research_command",
         "benchmark",

@@ -304,15 +304,19 @@ def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
         assert path.stem.startswith(record["key"])
 
 
+def made_by(recipe, **settings):
+    return Experiment.from_mapping(with_recipe(recipe, settings))
+
+
 # ---- recipes --------------------------------------------------------------------------------------------------------
 
 
 def test_the_recipe_paper_is_the_defaults():
-    assert Experiment.from_recipe("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
+    assert made_by("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
 
 
 def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs():
-    made = Experiment.from_recipe("best", data="cifar10", imbalance=4, seed=1)
+    made = made_by("best", data="cifar10", imbalance=4, seed=1)
     assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == (
         "flip-crop",
         0.03,
@@ -327,7 +331,7 @@ def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs()
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_makes_an_experiment_that_is_restored_from_its_config(recipe):
-    made = Experiment.from_recipe(recipe, data="cifar10")
+    made = made_by(recipe, data="cifar10")
     assert Experiment.from_config(made.config()) == made
 
 
@@ -350,7 +354,7 @@ def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
 
 
 def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
-    by_recipe = Experiment.from_recipe("best", data="cifar10", rebalancer="records")
+    by_recipe = made_by("best", data="cifar10", rebalancer="records")
     by_hand = Experiment(
         "cifar10",
         rebalancer="records",
@@ -362,7 +366,7 @@ def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
     assert experiment_run(tmp_path, by_recipe).key == experiment_run(tmp_path, by_hand).key
     assert (
         experiment_run(tmp_path, by_recipe).key
-        != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
+        != experiment_run(tmp_path, made_by("best", data="cifar10")).key
     )
 
 
@@ -436,12 +440,8 @@ def call(root, *arguments, cwd):
         "4",
         "--ambiguity",
         "0.2",
-        "--width",
-        "2",
-        "--batch-size",
-        "16",
-        "--lr",
-        "0.05",
+        "--set",
+        "width=2 batch_size=16 lr=0.05",
         "--device",
         "cpu",
     ]
@@ -479,14 +479,14 @@ def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_confi
     (tmp_path / "config.yaml").write_text(
         "schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n"
     )
-    result = call(root, "--config", "config.yaml", "--schedule", "cosine", cwd=tmp_path)
+    result = call(root, "--config", "config.yaml", "--set", "schedule=cosine", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
     assert not {"schedule", "milestones"} & made.keys()
 
 
 def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
-    steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
+    steps = ["--epochs", "3", "--set", "schedule=step milestones=1,2", "--method", "proden"]
     result = call(root, *steps, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     logged = [
@@ -558,19 +558,22 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     [
         (["--method", "prodem"], "Did you mean 'proden'"),
         (["--config", "missing.yaml"], "no config file missing.yaml"),
-        (["--views", "wild"], "wild"),
+        (["--set", "views=wild"], "wild"),
         (
             ["--recipe", "bset"],
             "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper.",
         ),
         (["--engine", "captured"], "needs a CUDA device"),
-        (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
         (
-            ["--epochs", "3", "--milestones", "1", "2"],
+            ["--set", "draw=authors"],
+            "The authors' draw needs all 50,000 training images of cifar10",
+        ),
+        (
+            ["--epochs", "3", "--set", "milestones=1,2"],
             "Milestones do not fit the schedule cosine: set `schedule` to step",
         ),
         (
-            ["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"],
+            ["--epochs", "3", "--set", "schedule=step milestones=2,1"],
             "milestones is [2, 1]: they must be increasing",
         ),
     ],

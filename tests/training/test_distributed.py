@@ -263,10 +263,8 @@ def torchrun(*command, processes=2):
 
 def small(root, out, epochs=6):
     options = [
-        "--width",
-        "2",
-        "--batch-size",
-        "32",
+        "--set",
+        "width=2 batch_size=32",
         "--epochs",
         epochs,
         "--method",

@@ -1,11 +1,11 @@
-"""Image benchmarks: an experiment's settings, the problem that its seed draws, and the run that trains it."""
+"""Image benchmarks: the settings of an experiment, the problem that its seed draws, its run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.synthetic import (
     long_tail_subset,
     remove_labels,
@@ -36,7 +35,7 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
-from ltpll_research.image_sets.prepared import ImageSet, load_image_set
+from ltpll_research.image_sets.prepared import ImageSet
 
 # These only change predictions, so they are evaluated on runs without a rebalancer; the first also on those of RECORDS, whose targets may
 # have drifted away from the prior that it reads off the network, and beside a balanced head.
@@ -178,24 +177,6 @@ class Experiment:
         }
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
         return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
-
-    @classmethod
-    def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
-        """Make an experiment of a recipe; other settings override those of the recipe, and options of parts do so one by one.
-
-        Args:
-            recipe: A name in `RECIPES`: "paper" for the paper's protocol, "best" for what did best on CIFAR-10-LT (docs/beyond.md).
-            **settings: Settings by name, as for `from_mapping`.
-
-        Raises:
-            UnknownNameError: If there is no recipe of that name.
-            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
-
-        Examples:
-            >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
-            0.03
-        """
-        return cls.from_mapping(with_recipe(recipe, settings))
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
@@ -348,52 +329,8 @@ def _check_complete(images: ImageSet) -> None:
         )
 
 
-class DrawnCandidates(NamedTuple):
-    """The candidate sets of an experiment with their true labels, and its settings in words."""
-
-    candidates: Candidates
-    labels: list[int]
-    description: str
-
-
-def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCandidates:
-    """Draw the candidate sets of a run's config again, exactly as its training did."""
-    if (kind := kind_of_run(config)) is not Kind.BENCHMARK:
-        raise InputError(
-            f"This is {kind or 'a run of another kind'}, not {Kind.BENCHMARK}: its candidate sets cannot be drawn again."
-        )
-    experiment = Experiment.from_config(config)
-    images = load_image_set(experiment.data, root, mmap=True)
-    # The sets do not depend on the pixels, and not reading them saves gigabytes.
-    x_train, x_test = (
-        np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test)
-    )
-    problem = draw_problem(experiment, images._replace(x_train=x_train, x_test=x_test))
-    sets = problem.candidates
-    if images.candidates is not None:
-        words = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
-    else:
-        within = ", eight times that inside a superclass" if experiment.superclass else ""
-        by = "the authors' draw" if experiment.draw == "authors" else f"seed {experiment.seed}"
-        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, {by}"
-    if experiment.lacking:
-        words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
-    return DrawnCandidates(
-        Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes),
-        problem.y.tolist(),
-        words,
-    )
-
-
 def build_trainer(
-    experiment: Experiment,
-    problem: Problem,
-    *,
-    device: str = "auto",
-    engine: str = "auto",
-    on_nan: str = "stop",
-    threads: int | str = "auto",
-    sync_batch_norm: bool = False,
+    experiment: Experiment, problem: Problem, *, device: str = "auto", **options: Any
 ) -> PartialLabelTrainer:
     """Build an experiment's network, parts and views, and the trainer that combines them.
 
@@ -401,10 +338,8 @@ def build_trainer(
         experiment: The settings.
         problem: What `draw_problem` drew for them.
         device: "cpu", "cuda" or "auto".
-        engine: How steps are run: "eager", "captured", "compiled" or "auto", see `PartialLabelTrainer`.
-        on_nan: "stop" at a loss that is not finite, or "skip" its batch.
-        threads: The number of CPU threads, or "auto" to measure which number is fastest.
-        sync_batch_norm: Whether batch norm statistics are computed over all processes.
+        **options: Further arguments of `PartialLabelTrainer`, such as `engine` and `on_nan`, that
+            do not change the result.
 
     Returns:
         A trainer that has not seen the data yet.
@@ -412,54 +347,40 @@ def build_trainer(
     Raises:
         UnknownNameError: If a part, the network or the views do not exist.
         InputError: If an option or the device cannot be used.
-
-    Examples:
-        trainer = build_trainer(experiment, problem, device="cuda")
-        trainer.fit(problem.x, problem.candidates)
     """
     n_classes = problem.candidates.n_classes
-    model = build_model(
-        experiment.model,
-        problem.seeds["training"],
-        n_classes=n_classes,
-        n_channels=3,
-        width=experiment.width,
-    )
+    seed, width = problem.seeds["training"], experiment.width
+    model = build_model(experiment.model, seed, n_classes=n_classes, n_channels=3, width=width)
     counts = np.bincount(problem.y, minlength=n_classes)
     chosen = chosen_device(device)
     on_cuda = chosen.type == "cuda"
-    low = experiment.precision == "bfloat16"
+    if on_cuda:  # tensor cores are fastest with channels last
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    method, rebalancer, extras = build_parts(
+        experiment.method,
+        experiment.rebalancer,
+        experiment.extras,
+        experiment.used_options(),
+        class_frequencies=counts,
+    )
+    dtype = torch.bfloat16 if experiment.precision == "bfloat16" else torch.float32
+    same = ("epochs", "batch_size", "lr", "milestones", "weight_decay", "truth_missing")
+    own: dict[str, Any] = {name: getattr(experiment, name) for name in same}
+    pixels = CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4
     return PartialLabelTrainer(
-        # Tensor cores are fastest with channels last.
-        model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        *build_parts(
-            experiment.method,
-            experiment.rebalancer,
-            experiment.extras,
-            experiment.used_options(),
-            class_frequencies=counts,
-        ),
+        model,
+        method,
+        rebalancer,
+        extras,
         views=ImageViews(
-            experiment.views,
-            problem.mean,
-            problem.std,
-            dtype=torch.bfloat16 if low else torch.float32,
-            channels_last=on_cuda,
+            experiment.views, problem.mean, problem.std, dtype=dtype, channels_last=on_cuda
         ),
-        epochs=experiment.epochs,
-        batch_size=experiment.batch_size,
-        lr=experiment.lr,
-        milestones=experiment.milestones,
-        weight_decay=experiment.weight_decay,
-        truth_missing=experiment.truth_missing,
-        seed=problem.seeds["training"],
+        seed=seed,
         device=chosen,
         precision=experiment.precision,  # type: ignore[arg-type]
-        engine=engine,  # type: ignore[arg-type]
-        chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
-        on_nan=on_nan,  # type: ignore[arg-type]
-        threads=threads,  # type: ignore[arg-type]
-        sync_batch_norm=sync_batch_norm,
+        chunk=max(pixels // problem.x[0, 0].numel(), 1),
+        **own,
+        **options,
     )
 
 
@@ -467,51 +388,39 @@ def train(
     run: Run,
     images: ImageSet,
     *,
-    device: str = "auto",
-    engine: str = "auto",
     measure_every: int = 1,
     callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
-    on_nan: str = "stop",
-    threads: int | str = "auto",
-    sync_batch_norm: bool = False,
+    **how: Any,
 ) -> None:
-    """Train the run of an experiment to its end, and resume it if it has a checkpoint; a finished run returns at once.
+    """Train the run of an experiment to its end; a finished run returns at once.
+
+    A run that has a checkpoint is resumed.
 
     Args:
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
-        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated. The best epoch of the result is
-            the best of all evaluated ones. `ltpll-research bench engine` measures what an evaluation
-            costs; speeds in records do not include it.
+        measure_every: Epochs between two evaluations on the test set; the last epoch is always
+            evaluated. The best epoch of the result is the best of all evaluated ones.
+            `ltpll-research bench engine` measures what an evaluation costs; speeds in records do
+            not include it.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
-        device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
+        **how: As for `build_trainer`.
 
     Raises:
         BusyError: If another process is training the run.
         InputError: If the settings, the data or the checkpoint cannot be used.
-
-    Examples:
-        run = experiment_run(Path("runs"), Experiment("cifar10", epochs=10))
-        train(run, load_image_set("cifar10"))
-        run.result()["last"]["test"]["balanced_accuracy"]
     """
     # Check everything before the folder is created.
     experiment = Experiment.from_config(run.config)
     if experiment.edition != EDITION and not run.done:
         raise InputError(
-            f"The run {run.folder} is of edition {experiment.edition}, and this version of ltpll trains edition {EDITION}: "
-            "finish it with the version that started it, or train its settings again with `ltpll-research benchmark`."
+            f"The run {run.folder} is of edition {experiment.edition}, and this version of ltpll "
+            f"trains edition {EDITION}: finish it with the version that started it, or train its "
+            "settings again with `ltpll-research benchmark`."
         )
     problem = draw_problem(experiment, images)
-    how: dict[str, Any] = {
-        "device": device,
-        "engine": engine,
-        "on_nan": on_nan,
-        "threads": threads,
-        "sync_batch_norm": sync_batch_norm,
-    }
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
     with locked_for_training(run, trainer) as unfinished:
@@ -521,21 +430,16 @@ def train(
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
         names = POSTHOC if bare else POSTHOC[:1] if also else ()
-        posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
         truth = Evaluate(
             problem.x_test,
             problem.y_test,
             problem.y,
             every=measure_every,
             details_every=DETAILS_EVERY,
-            posthoc=posthoc,
+            posthoc={
+                name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names
+            },
         )
-        facts: dict[str, Any] = {
-            "class_counts": counts.tolist(),
-            "classes": list(images.classes),
-            "seeds": dict(problem.seeds),
-        }
-        facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
             run,
             trainer,
@@ -545,7 +449,11 @@ def train(
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
             callbacks=callbacks,
-            **facts,
+            class_counts=counts.tolist(),
+            classes=list(images.classes),
+            seeds=dict(problem.seeds),
+            engine=trainer.engine,
+            processes=trainer.world.size,
         )
 
 

@@ -1,4 +1,4 @@
-"""The command line `ltpll-research`: each command parses its options, calls the library and prints the result."""
+"""The command line `ltpll-research`: commands parse options, call the library and print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ltpll_research.cli.toy import toy
 
 app = make_program(
     "ltpll-research",
-    "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small studies.",
+    "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small "
+    "studies.",
     trained_by=("benchmark",),
 )
 STUDIES, IMAGES, INSPECT = "Studies on any machine", "Image benchmarks", "Inspect results"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,11 +11,17 @@ from rich import box
 from rich.table import Table
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Device, Engine, JsonFile, part_option, training_option
 from ltpll.cli.outputs import check_outputs
+from ltpll_research.cli.options import (
+    Device,
+    Engine,
+    data_option,
+    output_option,
+    part_option,
+    training_option,
+)
 
 app = typer.Typer(help="Measure the speed of training on this machine.", no_args_is_help=True)
-size_option = partial(typer.Option, rich_help_panel="Sizes")
 
 
 @app.callback()
@@ -34,7 +40,7 @@ def engine(
         int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")
     ] = 64,
     per_class: Annotated[
-        int, size_option(min=100, help="Size of the largest of 100 classes.")
+        int, data_option(min=100, help="Size of the largest of 100 classes.")
     ] = 500,
     epochs: Annotated[
         int, training_option(min=1, help="Epochs in each of three timed passes.")
@@ -48,7 +54,9 @@ def engine(
     ] = 1,
     steps: Engine = "auto",
     device: Device = "auto",
-    json_file: JsonFile = None,
+    json_file: Annotated[
+        Path | None, output_option("--json", help="Also write the results to this JSON file.")
+    ] = None,
 ) -> None:
     """Measure the views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
     from ltpll.files import write_atomically

@@ -8,10 +8,15 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Device, data_option, output_option, training_option
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
-from ltpll_research.cli.options import DataRoot
+from ltpll_research.cli.options import (
+    DataRoot,
+    Device,
+    data_option,
+    output_option,
+    training_option,
+)
 
 BenchmarkRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
@@ -98,12 +103,10 @@ def tsne(
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.plotting import require_matplotlib
     from ltpll_research.tsne import draw_tsne
 
     path = out or folder / "tsne.png"
     check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
-    require_matplotlib()
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
     draw_tsne(
