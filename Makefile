@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
+.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,9 @@ lowest newest:
 	build/$@/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]' --editable ./research
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
+
+journeys: $(CORE)  ## Count the files that training on a table, and a benchmark, lead through (tools/journeys.py)
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/journeys.py
 
 results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results
