@@ -119,7 +119,7 @@ constraints:  ## Resolve the pinned versions again, as on a new machine
 clean:  ## Delete .venv, caches and everything that was built
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info research/build research/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(CORE) $(DEV): pyproject.toml research/pyproject.toml constraints.txt tools/install.py
+$(CORE) $(DEV): setup.py pyproject.toml research/pyproject.toml constraints.txt tools/install.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python." >&2; exit 2; }
 	@$(PYTHON) tools/install.py $(if $(filter %-dev,$@),--dev) --torch="$$TORCH"

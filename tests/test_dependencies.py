@@ -9,7 +9,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ltpll import __version__
 from ltpll.errors import required_by
 from support.fork_server import PRELOADED
 from support.refusals import refusal
@@ -92,11 +91,6 @@ def test_what_a_module_imports_is_declared(path):
 def test_what_a_module_of_research_imports_is_declared(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert imports(tree, at_module_level=False) <= CORE_OF_RESEARCH
-
-
-def test_research_needs_this_version_of_ltpll():
-    assert RESEARCH["version"] == __version__
-    assert f"ltpll=={__version__}" in RESEARCH["dependencies"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
