@@ -72,6 +72,5 @@ def launch(
 def _write_reason(run: Run, reason: str) -> None:
     # If the disk is full, which is a common reason, the message on the screen has to do.
     with suppress(OSError):
-        (run.folder / RunFile.FAILED).write_text(
-            f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8"
-        )
+        text = f"{reason}\n\n{traceback.format_exc()}"
+        (run.folder / RunFile.FAILED).write_text(text, encoding="utf-8")

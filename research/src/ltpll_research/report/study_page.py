@@ -185,7 +185,7 @@ def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
     """
     groups: dict[Any, list[dict[str, Any]]] = {}
     for i, row in enumerate(found):
-        line = {
+        line: dict[str, Any] = {
             "row": i,
             "label": row.label,
             "posthoc": row.key != "test",
