@@ -37,10 +37,12 @@ from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet
 
-# These only change predictions, so they are evaluated on runs without a rebalancer; the first also on those of RECORDS, whose targets may
-# have drifted away from the prior that it reads off the network, and beside a balanced head.
+# These only change predictions, so they are evaluated on runs without a rebalancer; the first also
+# on those of RECORDS, whose targets may have drifted away from the prior that it reads off the
+# network, and beside a balanced head.
 POSTHOC = ("mean-target", "oracle-la-posthoc")
-# Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and two views take 200 MB.
+# Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and
+# two views take 200 MB.
 CHUNK_PIXELS = 2**24
 # Settings that belong together, by name; whatever a recipe does not set has the default of `Experiment`.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
@@ -57,11 +59,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 SCHEDULES = ("cosine", "step")
-DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
-# What the same settings mean changes with the edition, and so does a run's hash: docs/reproduction.md says how. Configs without an
-# entry are of the first edition.
+# Epochs; the log has the figures of every class for these, for the best so far and for the last.
+DETAILS_EVERY = 10
+# What the same settings mean changes with the edition, and so does a run's hash: docs/reproduction.md
+# says how. Configs without an entry are of the first edition.
 EDITION, FIRST_EDITION = 2, 1
-# Settings of later versions: these values are left out of the config, so that runs of earlier versions keep their hashes.
+# Settings of later versions: these values are left out of the config, so that runs of earlier
+# versions keep their hashes.
 LATER: Mapping[str, Any] = {
     "lacking": 0.0,
     "truth_missing": 0.0,
@@ -95,14 +99,16 @@ class Experiment:
         batch_size: The number of examples in a batch.
         lr: The initial learning rate of SGD.
         weight_decay: The weight decay of SGD.
-        schedule: How the learning rate falls: "cosine", or "step" by a factor of 0.1 after each of `milestones`.
+        schedule: How the learning rate falls: "cosine", or "step" to a tenth after each milestone.
         milestones: Numbers of epochs, counted from the restart if the method restarts.
-        truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
+        truth_missing: The share of sets that the training assumes to lack the true label.
         precision: "float32", "bfloat16" or "float64".
-        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for every seed; "authors" draws those of the
-            RECORDS paper's code, the same for every seed, from a complete CIFAR. An image set with candidate sets of its own ignores it.
+        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for
+            every seed; "authors" draws those of the RECORDS paper's code, the same for every seed,
+            from a complete CIFAR. An image set with candidate sets of its own ignores it.
         seed: Draws the long-tailed subset, the candidate sets and the training.
-        edition: Which training the settings stand for. Only the current edition can be trained; runs of earlier ones are still read.
+        edition: Which training the settings stand for. Only the current edition can be trained;
+            runs of earlier ones are still read.
 
     Raises:
         InputError: If the draw, the schedule or the edition does not exist, or the milestones do not fit.
@@ -141,9 +147,22 @@ class Experiment:
             raise unknown_name_error("draw", self.draw, DRAWS)
         if not FIRST_EDITION <= self.edition <= EDITION:
             raise InputError(
-                f"edition is {self.edition}: this version of ltpll knows the editions {FIRST_EDITION} to {EDITION}."
+                f"edition is {self.edition}: this version of ltpll knows the editions "
+                f"{FIRST_EDITION} to {EDITION}."
             )
-        self._check_schedule()
+        if self.schedule not in SCHEDULES:
+            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
+        if self.schedule == "step" and not self.milestones:
+            raise InputError(
+                "The schedule step needs `milestones`, the epochs after which the learning rate "
+                "falls, such as 700 and 800."
+            )
+        if self.schedule != "step" and self.milestones:
+            raise InputError(
+                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or "
+                "remove the milestones."
+            )
+        check_milestones(self.milestones, self.epochs)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Experiment:
@@ -153,7 +172,7 @@ class Experiment:
             values: Settings by name; missing ones get their default.
 
         Raises:
-            InputError: If `data` is missing, a name is unknown, a value has the wrong type or the milestones do not fit.
+            InputError: If `data` is missing, a name is unknown, or a value cannot be used.
 
         Examples:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
@@ -163,7 +182,8 @@ class Experiment:
         for key, value in values.items():
             if not isinstance(key, str) or key not in known:
                 raise InputError(
-                    f"The config has an unknown entry {shown(key)}; known entries: {', '.join(known)}."
+                    f"The config has an unknown entry {shown(key)}; known entries: "
+                    f"{', '.join(known)}."
                 )
             check_setting(key, known[key].default, value)
         if "data" not in values:
@@ -172,9 +192,8 @@ class Experiment:
             )
         # An imbalance of 100 and one of 100.0 must be the same run.
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
-        numbers = {
-            key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)
-        }
+        typed = [key for key in values if kinds[key] in (int, float)]
+        numbers = {key: kinds[key](values[key]) for key in typed}
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
         return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
 
@@ -188,63 +207,40 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        values = {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in LATER or value != LATER[name]
-        }
-        return {
-            "experiment": "images",
-            **{
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in values.items()
-            },
-            "options": {
-                k: dict(v) for k, v in self.used_options().items()
-            },  # others must not make it another run
-        }
-
-    def _check_schedule(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
-        if self.schedule == "step" and not self.milestones:
-            raise InputError(
-                "The schedule step needs `milestones`, the epochs after which the learning rate falls, such as 700 and 800."
-            )
-        if self.schedule != "step" and self.milestones:
-            raise InputError(
-                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or remove the milestones."
-            )
-        check_milestones(self.milestones, self.epochs)
+        config: Record = {"experiment": "images"}
+        for name, value in asdict(self).items():
+            if name not in LATER or value != LATER[name]:
+                config[name] = list(value) if isinstance(value, tuple) else value
+        # Other options must not make it another run.
+        config["options"] = {name: dict(own) for name, own in self.used_options().items()}
+        return config
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """The options of this experiment's own parts; a config file may have options for others as well."""
-        return {
-            name: options
-            for name, options in self.options.items()
-            if name in (self.method, self.rebalancer, *self.extras)
-        }
+        """The options of this experiment's own parts; a config file may have others as well."""
+        parts = (self.method, self.rebalancer, *self.extras)
+        return {name: options for name, options in self.options.items() if name in parts}
 
 
 def with_recipe(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recipe, overridden by others; options of parts are overridden one by one."""
+    """The settings of a recipe, overridden by others; options of parts one by one."""
     if recipe not in RECIPES:
         raise unknown_name_error("recipe", recipe, RECIPES)
     merged = {**RECIPES[recipe], **settings}
     defaults, given = RECIPES[recipe].get("options", {}), settings.get("options")
     if isinstance(given, Mapping):  # anything else is refused when the experiment is made
-        both = {
-            part: {**defaults[part], **own}
-            for part, own in given.items()
-            if part in defaults and isinstance(own, Mapping)
-        }
-        merged["options"] = {**defaults, **given, **both}
+        merged["options"] = {**defaults, **given}
+        for part, own in given.items():
+            if part in defaults and isinstance(own, Mapping):
+                merged["options"][part] = {**defaults[part], **own}
     return merged
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The training and test data that an experiment's seed draws from an image set; `mean` and `std` are per channel, in [0, 1]."""
+    """The training and test data that an experiment's seed draws from an image set.
+
+    `mean` and `std` are per channel, in [0, 1].
+    """
 
     x: torch.Tensor  # uint8 (N, 3, H, W), channels last in memory
     y: np.ndarray[Any, np.dtype[np.int64]]
@@ -259,8 +255,9 @@ class Problem:
 def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     """Draw the long-tailed training set and its candidate sets.
 
-    The subset, the candidates and the training have separate seeds, all derived from the experiment's seed. An image set that has
-    candidate sets of its own (voc2007) is used whole, whatever the imbalance, the ambiguity and the draw.
+    The subset, the candidates and the training have separate seeds, all derived from the
+    experiment's seed. An image set that has candidate sets of its own (voc2007) is used whole,
+    whatever the imbalance, the ambiguity and the draw.
 
     Args:
         experiment: The settings.
@@ -270,42 +267,33 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         The training images with their candidate sets and true labels, and the test images.
 
     Raises:
-        InputError: If the experiment needs superclasses or the authors' draw, and the image set has no superclasses or is incomplete.
-
-    Examples:
-        problem = draw_problem(experiment, load_image_set(experiment.data))
+        InputError: If the experiment needs superclasses or the authors' draw, and the image set has
+            no superclasses or is incomplete.
     """
     seeds = seed_streams(experiment.seed)
+    rho, q = experiment.imbalance, experiment.ambiguity
     superclass = images.superclass if experiment.superclass else None
     if experiment.superclass and superclass is None and images.candidates is None:
         raise InputError(
-            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings."
+            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the "
+            "settings."
         )
     if images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     elif experiment.draw == "authors":
         _check_complete(images)
-        rows, candidates = authors_draw(
-            images.y_train, experiment.imbalance, experiment.ambiguity, superclass
-        )
+        rows, candidates = authors_draw(images.y_train, rho, q, superclass)
     else:
         largest = int(np.bincount(images.y_train).max())
-        rows = long_tail_subset(
-            images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest
-        )
+        rows = long_tail_subset(images.y_train, rho, seed=seeds["subset"], largest=largest)
         labels, of_sets = images.y_train[rows], seeds["candidates"]
         if superclass is not None:
-            candidates = superclass_candidates(
-                labels, superclass, experiment.ambiguity, seed=of_sets
-            )
+            candidates = superclass_candidates(labels, superclass, q, seed=of_sets)
         else:
-            candidates = uniform_candidates(
-                labels, len(images.classes), experiment.ambiguity, seed=of_sets
-            )
+            candidates = uniform_candidates(labels, len(images.classes), q, seed=of_sets)
     if experiment.lacking:
-        candidates = remove_labels(
-            candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1
-        )
+        labels, of_removed = images.y_train[rows], seeds["candidates"] + 1
+        candidates = remove_labels(candidates, labels, experiment.lacking, seed=of_removed)
     x = np.ascontiguousarray(images.x_train[rows])
     return Problem(
         x=torch.from_numpy(x).permute(0, 3, 1, 2),
@@ -320,12 +308,17 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
 
 
 def _check_complete(images: ImageSet) -> None:
-    """Refuse the authors' draw where it is not defined: the shuffled rows are those of all published images, in their order."""
+    """Refuse the authors' draw where it is not defined.
+
+    The shuffled rows are those of all published images, in their order.
+    """
     counts = np.bincount(images.y_train, minlength=len(images.classes))
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(
-            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, equally many of each class, and this set "
-            f"has {counted(len(images.y_train), 'image')}: prepare the published archive with `ltpll-research data prepare {images.name}`."
+            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, "
+            f"equally many of each class, and this set has {counted(len(images.y_train), 'image')}: "
+            "prepare the published archive with "
+            f"`ltpll-research data prepare {images.name}`."
         )
 
 
@@ -466,7 +459,8 @@ def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrain
     """The trainer of a run as its checkpoint left it."""
     if not (run.folder / RunFile.CHECKPOINT).exists():
         raise InputError(
-            f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one."
+            f"The run {run.folder} has no checkpoint: only the folder that it was trained in has "
+            "one."
         )
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)

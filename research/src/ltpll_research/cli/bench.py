@@ -58,7 +58,7 @@ def engine(
         Path | None, output_option("--json", help="Also write the results to this JSON file.")
     ] = None,
 ) -> None:
-    """Measure the views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
+    """Measure the speed of the paper's training (ResNet-18, 32×32, batch 256), part by part."""
     from ltpll.files import write_atomically
     from ltpll.validation import chosen_device
     from ltpll_research.engine_speed import bench_engine, noise_experiment
@@ -69,14 +69,8 @@ def engine(
     experiment, images = noise_experiment(
         method, rebalancer, width=width, per_class=per_class, device=device
     )
-    found = bench_engine(
-        experiment,
-        device=device,
-        engine=steps,
-        images=images,
-        epochs=epochs,
-        measure_every=measure_every,
-    )
+    timed = {"epochs": epochs, "measure_every": measure_every}
+    found = bench_engine(experiment, device=device, engine=steps, images=images, **timed)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("part of a step (256 examples), measured alone")
     table.add_column("ms", justify="right")
@@ -84,14 +78,13 @@ def engine(
         table.add_row(name, f"{milliseconds:.2f}")
     console.print(table)
     console.print(
-        f"{found['views_per_second']:,.0f} views/s end to end, {found['training_views_per_second']:,.0f} without evaluation "
-        f"({found['engine']} steps, {found['environment']['hardware']})"
-    )
-    console.print(
-        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that matrix products reach here"
-    )
-    console.print(
-        f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s"
+        f"{found['views_per_second']:,.0f} views/s end to end, "
+        f"{found['training_views_per_second']:,.0f} without evaluation "
+        f"({found['engine']} steps, {found['environment']['hardware']})\n"
+        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that "
+        "matrix products reach here\n"
+        f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up "
+        f"{found['start_seconds']:.0f} s"
     )
     if found["peak_memory_gib"] is not None:
         console.print(f"peak memory {found['peak_memory_gib']:.2f} GiB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,8 @@ def probe(
     shots: Annotated[
         str,
         data_option(
-            help="Examples per class, for one classifier each: numbers, or full for the largest balanced set."
+            help="Examples per class, for one classifier each: numbers, or full for the largest "
+            "balanced set."
         ),
     ] = "full 100 50",
     data_root: DataRoot = None,
@@ -41,7 +43,10 @@ def probe(
     seed: ProbeSeed = 0,
     device: Device = "auto",
 ) -> None:
-    """Train linear classifiers on the features of a run with balanced labels, as the paper does, and keep the result in the run folder."""
+    """Train linear classifiers on the features of a run with balanced labels, as the paper does.
+
+    The result is kept in the run folder.
+    """
     from rich import box
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
@@ -51,8 +56,8 @@ def probe(
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.probe import ProbeRecipe, write_probe
     from ltpll_research.probe import probe as probe_features
+    from ltpll_research.probe import write_probe
 
     sizes = [_parse_shots(word) for word in shots.split()]
     run = Run.open(folder, Kind.BENCHMARK)
@@ -61,25 +66,15 @@ def probe(
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
-        results = probe_features(
-            trainer,
-            images,
-            sizes,
-            seed=seed,
-            recipe=ProbeRecipe(epochs=epochs),
-            on_epoch=lambda: progress.update(task, advance=1),
-        )
+        count = partial(progress.update, task, advance=1)
+        results = probe_features(trainer, images, sizes, seed=seed, epochs=epochs, on_epoch=count)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("shots", "examples", "top-1 (%)", "top-5 (%)"):
         table.add_column(name, justify="right")
     for result in results:
         name = "full" if result["shots"] is None else str(result["shots"])
-        table.add_row(
-            name,
-            f"{result['examples']:,}",
-            f"{100 * result['top1']:.2f}",
-            f"{100 * result['top5']:.2f}",
-        )
+        accuracies = (f"{100 * result[top]:.2f}" for top in ("top1", "top5"))
+        table.add_row(name, f"{result['examples']:,}", *accuracies)
     console.print(table)
     path = write_probe(run, trainer, results, epochs=epochs, seed=seed)
     print_line(f"Kept: {path.resolve()}")
@@ -109,9 +104,8 @@ def tsne(
     check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    draw_tsne(
-        reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed
-    )
+    trainer = reopen_trainer(run, images, str(chosen_device(device)))
+    draw_tsne(trainer, images, path, most=most, seed=seed)
     print_line(f"Picture: {path.resolve()}")
 
 

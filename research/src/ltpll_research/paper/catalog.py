@@ -139,9 +139,9 @@ def _tables() -> Iterator[Item]:
         columns = table["columns"]
         lines = []
         for row in table["rows"]:
-            parts = [row[name] for name in ("method", "rebalancer", "posthoc", "extras")]
-            trained = row.get("protocol", "records")
-            lines.append(_line(columns, *parts, protocol=trained, published=row["values"]))
+            own = {name: row[name] for name in ("method", "rebalancer", "posthoc", "extras")}
+            own["protocol"] = row.get("protocol", "records")
+            lines.append(_line(columns, **own, published=row["values"]))
         yield _item(name, table["table"], table["title"], columns, lines)
 
 

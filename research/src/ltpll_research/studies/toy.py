@@ -67,7 +67,7 @@ def train(run: Run) -> None:
     trainer = PartialLabelTrainer(model, *parts, seed=seed, device="cpu", **settings)
 
     def keep_points() -> None:
-        points = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+        points: dict[str, Any] = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
         points["identified"] = trainer.targets.labels().numpy()
         points["predicted"] = trainer.predict(x_test)
         np.savez(run.folder / "points.npz", **points)
