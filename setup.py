@@ -1,6 +1,7 @@
-"""The version of both distributions: that of the newest git tag; everything else is in pyproject.toml.
+"""The version of both distributions: that of the newest git tag.
 
-The tag v0.3.0 gives 0.3.0, and the twelfth commit after it 0.3.1.dev12+g1a2b3c4. A source distribution
+The tag v0.3.0 gives 0.3.0, and the twelfth commit after it 0.3.1.dev12+g1a2b3c4. A source
+distribution
 keeps the version that it was made with.
 """
 

@@ -1,6 +1,7 @@
 """Looks up security advisories for the pinned versions in a package index: `python tools/audit.py INDEX --json results/audit.json`.
 
-Use it where `make audit` (pip-audit) does not work because the index serves only the newest version of each package. Other pinned
+Use it where `make audit` (pip-audit) does not work because the index serves only the newest version
+of each package. Other pinned
 versions are listed as unknown.
 """
 

@@ -1,7 +1,9 @@
 """Resolves all pinned versions again and writes constraints.txt; `make constraints` runs it.
 
-pip resolves the development extra for the oldest supported Python, ignoring its configuration, as on a fresh machine; torch stays at its
-pinned version. Then the pins are tried with the newer Pythons. pip evaluates environment markers for the Python that runs it, so the
+pip resolves the development extra for the oldest supported Python, ignoring its configuration, as
+on a fresh machine; torch stays at its
+pinned version. Then the pins are tried with the newer Pythons. pip evaluates environment markers
+for the Python that runs it, so the
 requirements of all packages are also compared with the pins for each Python here.
 """
 
@@ -27,7 +29,8 @@ OURS = {"ltpll", "ltpll-research"}
 CUDA = ("nvidia-", "cuda-")
 """Libraries that the published build of torch pins, and that its CPU build does not need."""
 HEADER = """\
-# The versions that the tests have passed with; installed by make, updated by `make constraints`. Lower bounds are in pyproject.toml.
+# The versions that the tests have passed with; installed by make, updated by `make constraints`.
+# Lower bounds are in pyproject.toml.
 # What torch {torch} as published requires, except CUDA libraries (they are not pinned here):
 """
 MARK = "#   "

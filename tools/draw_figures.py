@@ -1,6 +1,7 @@
 """Draws the figures of README and docs from the records in results/ and from the example table: docs/figures/*.svg.
 
-Each file names the data it was drawn from by a checksum; `--check` compares only that, since the same data may give other bytes with
+Each file names the data it was drawn from by a checksum; `--check` compares only that, since the
+same data may give other bytes with
 another version of matplotlib.
 """
 

@@ -1,7 +1,9 @@
 """Creates .venv and installs ltpll and ltpll-research into it, editable and with the pinned versions; make runs it with the chosen Python.
 
-`--dev` adds the development extra. `--torch` chooses torch: a requirement that pip accepts (a version, a wheel file), `existing` (the one
-that this Python has) or `pinned`. Without it, an existing torch is used for the demo, and for tests if it has the pinned version. A choice
+`--dev` adds the development extra. `--torch` chooses torch: a requirement that pip accepts (a
+version, a wheel file), `existing` (the one
+that this Python has) or `pinned`. Without it, an existing torch is used for the demo, and for tests
+if it has the pinned version. A choice
 is remembered until another one is made. The script needs only the standard library.
 """
 
@@ -52,7 +54,7 @@ class Choice(NamedTuple):
     requirement: str = ""
 
 
-# ---- decisions --------------------------------------------------------------------------------------------------------
+# ---- decisions -------------------------------------------------------------------------------
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -119,7 +121,7 @@ def lowest_torch(project: Mapping[str, object], dev: bool) -> str:
     return max(re.findall(r"'torch>=([\d.]+)'", " ".join(texts)), key=release)
 
 
-# ---- what is installed ------------------------------------------------------------------------------------------------
+# ---- what is installed -----------------------------------------------------------------------
 
 
 def torch_in(path: Iterable[str], outside: Path | None = None) -> Torch | None:
@@ -157,7 +159,7 @@ def asked_before(venv: Path) -> str:
     return kept.read_text(encoding="utf-8").strip() if kept.is_file() else ""
 
 
-# ---- installing -------------------------------------------------------------------------------------------------------
+# ---- installing ------------------------------------------------------------------------------
 
 
 def make_environment(venv: Path) -> Path:
@@ -246,7 +248,8 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
             str(kept),
             *packages,
         )
-        # pip skips a tool that is installed beside an existing torch, but its command is not in .venv.
+        # pip skips a tool that is installed beside an existing torch, but its command is not in
+        # .venv.
         missing = [name for name in COMMANDS if dev and not (venv / "bin" / name).exists()]
         if missing:
             options = ("--ignore-installed", "--no-deps", "--constraint", str(kept))

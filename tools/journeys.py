@@ -1,7 +1,9 @@
 """Counts the files and functions that two journeys through the code visit.
 
-The journeys are `ltpll train TABLE.csv` followed by `ltpll clean RUN`, on the example table with two
-folds and two epochs; and `ltpll-research benchmark` on a few images of noise. Each runs in a process
+The journeys are `ltpll train TABLE.csv` followed by `ltpll clean RUN`, on the example table with
+two
+folds and two epochs; and `ltpll-research benchmark` on a few images of noise. Each runs in a
+process
 of its own, in which `sys.setprofile` sees every call of a function of `src/ltpll` and
 `research/src`, in all threads.
 
@@ -9,7 +11,8 @@ Functions are taken in the order of their *first* calls, so that loops and repea
 count. Three kinds of code are left out: what runs while a module is imported, lambdas and
 comprehensions, and functions that other packages define. The clock is replaced by one that counts
 its calls, so that nothing depends on the speed of the machine. Written as files, with consecutive
-repetitions of a file joined, this order is the path that somebody who follows the code from start to
+repetitions of a file joined, this order is the path that somebody who follows the code from start
+to
 end takes through the files:
 
 files      distinct files on the path

@@ -1,6 +1,7 @@
 """Measures `estimate_prior` on candidate sets of many origins, and writes results/priors/origins.json.
 
-Usage: python tools/measure_priors.py [--seeds N] [--real FOLDER], where FOLDER holds pll_tabular.npz, voc_pll_128.npz, cifar10_lt_pool.npz
+Usage: python tools/measure_priors.py [--seeds N] [--real FOLDER], where FOLDER holds
+pll_tabular.npz, voc_pll_128.npz, cifar10_lt_pool.npz
 and cifar100_lt_pool.npz. Without it, the figures of real sets that the record has already are kept.
 """
 
@@ -164,7 +165,7 @@ def settings() -> dict[str, Draw]:
     return found
 
 
-# ---- orders of the rows -----------------------------------------------------------------------------------------------
+# ---- orders of the rows ----------------------------------------------------------------------
 
 
 def orders(name: str) -> list[str]:
@@ -219,7 +220,7 @@ def measure_setting(name: str, draw: Draw, seeds: int) -> list[dict[str, Any]]:
     return [{"setting": name, "order": order, **measure(drawn(order))} for order in orders(name)]
 
 
-# ---- size of the test of independence ---------------------------------------------------------------------------------
+# ---- size of the test of independence --------------------------------------------------------
 
 
 def measure_size(draws: int) -> dict[str, Any]:
@@ -243,7 +244,7 @@ def measure_size(draws: int) -> dict[str, Any]:
     return {"draws": draws, "nominal": SIZE, "rejected": rejected}
 
 
-# ---- real sets --------------------------------------------------------------------------------------------------------
+# ---- real sets -------------------------------------------------------------------------------
 
 
 def real_sets(folder: Path) -> Iterator[tuple[str, Candidates, Array]]:

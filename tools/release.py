@@ -1,7 +1,9 @@
 """Builds the source distributions and wheels of ltpll and ltpll-research and checks them as a user would install them.
 
-`make release` runs it. All are built into dist/, checked by twine, and installed into a fresh environment
-outside the repository, where the demo and the first commands of the documentation must work. Nothing is
+`make release` runs it. All are built into dist/, checked by twine, and installed into a fresh
+environment
+outside the repository, where the demo and the first commands of the documentation must work.
+Nothing is
 uploaded.
 """
 

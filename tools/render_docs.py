@@ -1,6 +1,7 @@
 """Fills the generated blocks of the README and the docs from the registries and from the records in results/.
 
-A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by hand. `--check` only compares.
+A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by
+hand. `--check` only compares.
 """
 
 from __future__ import annotations
@@ -540,7 +541,8 @@ def score_sentence(records: list[Record]) -> str:
     pairs = []
     for record in records:
         if record["scores"] is not None:
-            # Both ways as `auto` trains them; sets whose labels join independently are never undecided.
+            # Both ways as `auto` trains them; sets whose labels join independently are never
+            # undecided.
             rows = [record["figures"][name] for name in ("average", "set-evidence")]
             true = [(row["accuracy"] + row["balanced_accuracy"]) / 2 for row in rows]
             pairs.append(
@@ -975,7 +977,7 @@ def drift_table() -> str:
     return "\n".join(lines)
 
 
-# ---- docs/beyond.md -----------------------------------------------------------------------------------------------------
+# ---- docs/beyond.md --------------------------------------------------------------------------
 
 MEAN_TARGET = "mean-target"
 HEAD = "balanced-head"

@@ -1,8 +1,11 @@
 """Runs the scripts in examples/ and writes docs/gallery: a page for each with its prose, code, output and figure, and an index.
 
-A script begins with a docstring (the title, a blank line, an introduction) and is divided into cells by lines `# %% Heading`, where the
-heading is optional. The comment lines that follow are prose in Markdown, the rest of the cell is code. The figure is the file NAME.png
-that the script saves in the current folder. The scripts in `NOTEBOOKS` become notebooks, too. `--check` runs nothing and compares only
+A script begins with a docstring (the title, a blank line, an introduction) and is divided into
+cells by lines `# %% Heading`, where the
+heading is optional. The comment lines that follow are prose in Markdown, the rest of the cell is
+code. The figure is the file NAME.png
+that the script saves in the current folder. The scripts in `NOTEBOOKS` become notebooks, too.
+`--check` runs nothing and compares only
 prose and code.
 """
 
@@ -135,7 +138,7 @@ def run_script(script: Script) -> Results:
     return Results(tuple(printed), figure, figure_cell, measured)
 
 
-# ---- pages ------------------------------------------------------------------------------------------------------------
+# ---- pages -----------------------------------------------------------------------------------
 
 
 def page(script: Script, results: Results | None) -> str:
@@ -189,7 +192,7 @@ def thumbnail(figure: bytes) -> bytes:
     return small.getvalue()
 
 
-# ---- notebooks --------------------------------------------------------------------------------------------------------
+# ---- notebooks -------------------------------------------------------------------------------
 
 
 def notebook(script: Script, results: Results | None) -> dict[str, Any]:
@@ -252,7 +255,7 @@ def notebook_without_results(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---- files ------------------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------
 
 
 def write(scripts: Sequence[Script]) -> None:

@@ -38,7 +38,7 @@ SECTIONS = ("Formula", "References", "Args", "Examples")
 REQUIRED = inspect.Parameter.empty
 DEFAULT_METHOD: str = named_parameters(PartialLabelClassifier)["method"].default
 
-# ---- docstrings ------------------------------------------------------------------------------------------------------
+# ---- docstrings ------------------------------------------------------------------------------
 
 
 class Documented(NamedTuple):
@@ -106,7 +106,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# ---- what a page says ------------------------------------------------------------------------------------------------
+# ---- what a page says ------------------------------------------------------------------------
 
 
 def options_table(part: Documented) -> str:
@@ -269,7 +269,7 @@ def config_file(part: Documented) -> str:
     )
 
 
-# ---- where parts were measured ---------------------------------------------------------------------------------------
+# ---- where parts were measured ---------------------------------------------------------------
 
 
 class Measured(NamedTuple):
@@ -316,7 +316,8 @@ def of_row(row: Row, folder: str, block: str) -> Measured:
     ]
     shown = [", ".join(f"{key} {value}" for key, value in sorted(own.items())) for own in given]
     label = " ".join([row.label, *(f"({options})" for options in shown)])
-    # A correction after training belongs to the rebalancer that makes it; other rows are about everything that they were trained with.
+    # A correction after training belongs to the rebalancer that makes it; other rows are about
+    # everything that they were trained with.
     parts = (
         (row.posthoc,) if row.posthoc in REBALANCERS else (row.method, row.rebalancer, *row.extras)
     )
@@ -432,7 +433,7 @@ def measured_table(part: Documented, found: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-# ---- pages -----------------------------------------------------------------------------------------------------------
+# ---- pages -----------------------------------------------------------------------------------
 
 
 def page(part: Documented, found: Sequence[Measured]) -> str:

@@ -1,6 +1,7 @@
 """Runs the commands of docs/get-started.md that are marked with `<!-- run -->`, in order, and writes their output below them.
 
-`<!-- run: 12 lines -->` shows only the first lines of an output. The commands take about a minute, so tests run them with fewer epochs
+`<!-- run: 12 lines -->` shows only the first lines of an output. The commands take about a minute,
+so tests run them with fewer epochs
 and do not compare the output, which depends on the machine.
 """
 

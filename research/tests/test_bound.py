@@ -12,7 +12,8 @@ from support.refusals import refusal
 
 
 def test_the_bound_is_the_papers_formula_worked_out_by_hand():
-    # ln 2 − ln 1.5 = 0.2876821, ln 2000 = 7.6009025, 2 ln 4 = 2.7725887, −ln 0.1 = 2.3025851, ln 2 = 0.6931472
+    # ln 2 − ln 1.5 = 0.2876821, ln 2000 = 7.6009025, 2 ln 4 = 2.7725887, −ln 0.1 = 2.3025851, ln 2
+    # = 0.6931472
     expected = 4 / (0.2876821 * 1000) * (3 * (7.6009025 + 2.7725887) + 2.3025851 + 0.6931472)
     assert prior_bound(1000, 4, 3, 0.5, 0.1) == pytest.approx(expected, rel=1e-6)
 

@@ -56,9 +56,7 @@ def test_a_probe_is_about_as_good_as_a_logistic_regression(monkeypatch):
     for name, value in {"BATCH_SIZE": 50, "FIRST_LR": 0.1, "LAST_LR": 1e-3}.items():
         monkeypatch.setattr(f"ltpll_research.probe.{name}", value)
     x, y = clusters()
-    ours = top_accuracies(
-        fit_probe(x, y, 5, 0, 300), x, y
-    )["top1"]
+    ours = top_accuracies(fit_probe(x, y, 5, 0, 300), x, y)["top1"]
     theirs = (
         LogisticRegression(C=1e3, max_iter=2000)
         .fit(x.numpy(), y.numpy())

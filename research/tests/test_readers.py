@@ -26,7 +26,7 @@ LIMIT = settings(
     deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 plain_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-# ---- settings ---------------------------------------------------------------------------------------------------------
+# ---- settings --------------------------------------------------------------------------------
 
 trees = st.recursive(
     plain_values | st.sampled_from(["cifar10", "corr", "none"]),
@@ -113,7 +113,7 @@ def test_whole_numbers_written_with_a_point_are_the_same_run():
     assert config_hash(with_point.config()) == config_hash(without.config())
 
 
-# ---- records ----------------------------------------------------------------------------------------------------------
+# ---- records ---------------------------------------------------------------------------------
 
 
 def replaced(tree, path, value):

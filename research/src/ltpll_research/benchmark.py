@@ -44,7 +44,8 @@ POSTHOC = ("mean-target", "oracle-la-posthoc")
 # Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and
 # two views take 200 MB.
 CHUNK_PIXELS = 2**24
-# Settings that belong together, by name; whatever a recipe does not set has the default of `Experiment`.
+# Settings that belong together, by name; whatever a recipe does not set has the default of
+# `Experiment`.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},  # the protocol of the RECORDS paper, which the defaults are
     # What did best on CIFAR-10-LT at high ambiguity; docs/beyond.md measures the parts.
@@ -61,7 +62,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 SCHEDULES = ("cosine", "step")
 # Epochs; the log has the figures of every class for these, for the best so far and for the last.
 DETAILS_EVERY = 10
-# What the same settings mean changes with the edition, and so does a run's hash: docs/reproduction.md
+# What the same settings mean changes with the edition, and so does a run's hash:
+# docs/reproduction.md
 # says how. Configs without an entry are of the first edition.
 EDITION, FIRST_EDITION = 2, 1
 # Settings of later versions: these values are left out of the config, so that runs of earlier
@@ -86,7 +88,8 @@ class Experiment:
         data: The name of an image set: cifar10, cifar100 or voc2007.
         imbalance: Size of the largest class divided by the size of the smallest (ρ).
         ambiguity: Probability that a wrong label joins a candidate set (q).
-        superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
+        superclass: Whether this probability is eight times as high inside a superclass (the paper's
+            NU setting).
         lacking: The share of candidate sets from which the true label is removed.
         method: The name of a method, see `ltpll list`.
         rebalancer: The name of a rebalancer.
@@ -111,7 +114,8 @@ class Experiment:
             runs of earlier ones are still read.
 
     Raises:
-        InputError: If the draw, the schedule or the edition does not exist, or the milestones do not fit.
+        InputError: If the draw, the schedule or the edition does not exist, or the milestones do
+            not fit.
 
     Examples:
         >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
@@ -316,8 +320,8 @@ def _check_complete(images: ImageSet) -> None:
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(
             f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, "
-            f"equally many of each class, and this set has {counted(len(images.y_train), 'image')}: "
-            "prepare the published archive with "
+            "equally many of each class, and this set has "
+            f"{counted(len(images.y_train), 'image')}: prepare the published archive with "
             f"`ltpll-research data prepare {images.name}`."
         )
 

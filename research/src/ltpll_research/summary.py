@@ -62,7 +62,7 @@ class Row:
 
     @property
     def bare(self) -> bool:
-        """Whether this is the method without any rebalancing, with which the other rows are compared."""
+        """Whether this is the method without rebalancing, with which other rows are compared."""
         return self.rebalancer == "none" and not self.posthoc
 
     @property

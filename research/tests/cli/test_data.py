@@ -112,7 +112,8 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         code = (
             "from ltpll_research.cli import data as commands\n"
             "from ltpll_research.image_sets import archives\n"
-            f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
+            f"one = archives.PublishedArchive({url!r}, '0' * 32)\n"
+            "archives.PUBLISHED_ARCHIVES['cifar10'] = (one,)\n"
             "commands.app()"
         )
         root, log = tmp_path / "data", tmp_path / "log"

@@ -1,4 +1,4 @@
-"""Help shows the defaults that experiments use, imports no heavy library, and points to the other program."""
+"""Help shows the defaults of experiments, imports no heavy library, and names `ltpll train`."""
 
 import re
 import subprocess

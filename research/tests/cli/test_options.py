@@ -1,4 +1,4 @@
-"""Whatever the options of `benchmark` are: the command succeeds, or fails with one sentence and writes nothing."""
+"""Whatever its options: `benchmark` succeeds, or fails with one sentence and writes nothing."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Archives are downloaded completely or not at all, need the right checksum, and are read in place."""
+"""Archives are downloaded completely or not at all, and need the right checksum."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_the_published_addresses_are_all_https_with_an_md5_sum():
             assert int(one.md5, 16)
 
 
-# ---- given archives ---------------------------------------------------------------------------------------------------
+# ---- given archives --------------------------------------------------------------------------
 
 
 def test_given_archives_are_recognised_by_their_checksums_whatever_their_names_and_order(

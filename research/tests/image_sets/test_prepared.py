@@ -1,4 +1,4 @@
-"""A prepared set equals the archive, a failed preparation changes nothing, and a damaged set is not loaded."""
+"""A prepared set equals the archive, a failure changes nothing, and damage is refused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def good(publish, root):
     return prepare_image_set("cifar10", root, [archive]), archive
 
 
-# ---- round trips ------------------------------------------------------------------------------------------------------
+# ---- round trips -----------------------------------------------------------------------------
 
 
 def assert_same(a, b):
@@ -161,12 +161,13 @@ def test_loading_needs_neither_pooch_nor_a_reader(good, root):
         "sys.modules['pooch'] = None\n"
         "from ltpll_research.image_sets.prepared import load_image_set\n"
         f"load_image_set('cifar10', {str(root)!r})\n"
-        "sys.exit(any(m in sys.modules for m in ('ltpll_research.image_sets.cifar', 'ltpll_research.image_sets.voc', 'PIL', 'requests')))"
+        "readers = ['ltpll_research.image_sets.' + name for name in ('cifar', 'voc')]\n"
+        "sys.exit(any(m in sys.modules for m in (*readers, 'PIL', 'requests')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# ---- preparations that fail -------------------------------------------------------------------------------------------
+# ---- preparations that fail ------------------------------------------------------------------
 
 
 def break_record(files):
@@ -257,7 +258,7 @@ def test_a_root_that_is_a_file_is_refused(good, tmp_path):
     assert (tmp_path / "taken").read_text() == "precious"
 
 
-# ---- loading ----------------------------------------------------------------------------------------------------------
+# ---- loading ---------------------------------------------------------------------------------
 
 
 def test_a_missing_set_names_the_command_to_run(tmp_path, monkeypatch):
@@ -287,7 +288,7 @@ def test_a_flipped_byte_is_found_by_verify(good, root):
 
 
 def resave(array):
-    """Replace the array in a file and correct the size in the description, so that only the content is wrong."""
+    """Replace the array in a file and correct its size: only the content is wrong."""
 
     def damage(folder):
         file = "y_train.npy" if array.ndim == 1 else "x_train.npy"
@@ -400,7 +401,7 @@ def test_damaged_candidates_are_refused(root, offsets, labels, fragment):
     assert fragment in refusal(lambda: load_image_set("voc2007", root))
 
 
-# ---- the data root and the list ---------------------------------------------------------------------------------------
+# ---- the data root and the list --------------------------------------------------------------
 
 
 def test_the_data_root_is_the_option_then_the_variable_then_the_cache_folder(monkeypatch, tmp_path):
@@ -430,7 +431,7 @@ def test_sets_are_written_to_and_read_from_the_folder_in_the_environment_variabl
     assert load_image_set("cifar10").y_test.shape == (10,)
 
 
-# ---- benchmark packs --------------------------------------------------------------------------------------------------
+# ---- benchmark packs -------------------------------------------------------------------------
 
 
 def strips(images, per_strip, **options):

@@ -1,4 +1,4 @@
-"""VOC 2007 becomes crops whose candidates are the classes of their image; the crops are compared with an independent computation."""
+"""VOC 2007 becomes crops, as an independent computation gives them, with the image's classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ltpll_research.image_sets.voc import CLASSES, read_annotation, read_voc2007
 from support.image_archives import HEAD, TEST, TRAIN, annotation, jpeg, tar_bytes, voc_files
 from support.refusals import refusal
 
-# The test images show three objects of every class except sheep: two, which are alone in their image.
+# The test images show three objects of every class except sheep: two, which are alone in their
+# image.
 
 
 @pytest.fixture

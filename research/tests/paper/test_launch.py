@@ -1,4 +1,4 @@
-"""Grids on a CPU, shared between processes and with failing runs; killed runs are in tests/test_survival.py."""
+"""Grids on a CPU, shared between processes and with failing runs."""
 
 import json
 

@@ -87,7 +87,7 @@ def render(records, **words):
 
 
 class Page(HTMLParser):
-    """What a browser would make of the page: elements in order, table rows as text, script contents."""
+    """What a browser would make of the page: elements in order, rows as text, scripts."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -532,7 +532,7 @@ def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
 
 
 def attacked_study(port):
-    """Every text of two settings' records is a payload: names of classes, methods, rows, settings, values, keys and machines."""
+    """Every text of two settings' records is a payload."""
     attacks = payloads(port)
     text = "".join(attacks)
     records = []
@@ -573,7 +573,7 @@ def attacked_study(port):
 
 @needs_browser
 def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tmp_path, listener):
-    """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
+    """Without its policy, so that the escaping is tested; the next test is for the policy."""
     records, attacks = attacked_study(listener.server_port)
     cells = [ComparisonCell(*attacks[at : at + 5], marked=True) for at in (0, 5, 10)]
     compared = Comparison(
@@ -620,8 +620,9 @@ def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path
     call = f"http://127.0.0.1:{listener.server_port}/"
     owned = "document.documentElement.dataset.owned=1"
     inside = (
-        f"<script>{owned}</script><img src={call}a onerror={owned}><script src={call}b></script><iframe src={call}c></iframe>"
-        f"<link rel=stylesheet href={call}d><object data={call}e></object><svg onload={owned}></svg><form action={call}f id=f></form>"
+        f"<script>{owned}</script><img src={call}a onerror={owned}><script src={call}b></script>"
+        f"<iframe src={call}c></iframe><link rel=stylesheet href={call}d>"
+        f"<object data={call}e></object><svg onload={owned}></svg><form action={call}f id=f></form>"
     )
     page_text = render(study(1))
     path.write_text(page_text.replace("<main>", f"<main>{inside}", 1), encoding="utf-8")

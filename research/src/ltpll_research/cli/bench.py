@@ -81,8 +81,8 @@ def engine(
         f"{found['views_per_second']:,.0f} views/s end to end, "
         f"{found['training_views_per_second']:,.0f} without evaluation "
         f"({found['engine']} steps, {found['environment']['hardware']})\n"
-        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that "
-        "matrix products reach here\n"
+        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s "
+        "that matrix products reach here\n"
         f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up "
         f"{found['start_seconds']:.0f} s"
     )

@@ -203,7 +203,8 @@ def _print_result(run: Run) -> None:
         )
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
+    speed = result.get("views_per_second", "?")
     console.print(
-        f"{result.get('seconds', 0):.0f} s in epochs, {result.get('views_per_second', '?')} views/s "
-        "in the median epoch, without evaluation"
+        f"{result.get('seconds', 0):.0f} s in epochs, {speed} views/s in the median epoch, without "
+        "evaluation"
     )

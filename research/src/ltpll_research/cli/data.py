@@ -67,10 +67,7 @@ def data_list(
     for name in IMAGE_SETS:
         folder = data_root(root) / name
         if not folder.exists():
-            print_line(
-                f"{name}: not prepared; `ltpll-research data prepare {name}` downloads and prepares "
-                "it"
-            )
+            print_line(f"{name}: not prepared; run `ltpll-research data prepare {name}`")
             continue
         try:
             meta = read_meta(folder, verify=verify)

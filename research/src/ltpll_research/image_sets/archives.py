@@ -135,7 +135,8 @@ def read_members(
     """Yield (key, content) of every member for whose name `wanted` returns a key, in order.
 
     Raises:
-        InputError: An archive cannot be read, or a member is no plain file of at most `limit` bytes.
+        InputError: An archive cannot be read, or a member is no plain file of at most `limit`
+            bytes.
     """
     for path in paths:
         try:

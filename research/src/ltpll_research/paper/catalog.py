@@ -19,7 +19,7 @@ SHORT_FIGURES = {"balanced_accuracy": "overall"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: the setting of its runs, where their records hold it, and the published value."""
+    """One number of a table: the setting of its runs, where records hold it, and the paper's."""
 
     setting: Setting
     row: str  # "test", or the name of a post-hoc adjustment
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure; `instead` names the command for one that does not come from benchmark runs."""
+    """A table or figure; `instead` names the command for one that needs more than runs."""
 
     name: str
     where: str
@@ -95,7 +95,7 @@ def column_label(column: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------
 
 
 @cache
@@ -145,7 +145,7 @@ def _tables() -> Iterator[Item]:
         yield _item(name, table["table"], table["title"], columns, lines)
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------------
+# ---- figures ---------------------------------------------------------------------------------
 
 CIFAR10 = {"data": "cifar10", "imbalance": 100, "ambiguity": 0.5}
 CIFAR100 = {"data": "cifar100", "imbalance": 100, "ambiguity": 0.05}
@@ -208,7 +208,7 @@ def _momenta() -> Iterator[Line]:
         yield Line(f"corr + records, m = {momentum:g}", (cell,))
 
 
-# ---- beyond the paper -------------------------------------------------------------------------------------------------
+# ---- beyond the paper ------------------------------------------------------------------------
 
 # Method, rebalancer, post-hoc adjustment, extras, protocol, and what the paper of this protocol
 # reports for the two columns below.

@@ -53,7 +53,7 @@ def _agrees(figure: Figure, published: float) -> bool:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell in percent: our figures at the last and the best test epoch, over seeds, and the published number."""
+    """One cell in percent: our figures at the last and the best test epoch, and the paper's."""
 
     last: Figure | None
     best: Figure | None
@@ -171,7 +171,7 @@ def _number(value: Any) -> float | None:
 
 
 def cell_text(cell: ComparedCell) -> str:
-    """The last epoch with its standard deviation, the best epoch in brackets, and an earlier edition."""
+    """The last epoch with its deviation, the best epoch in brackets, and an earlier edition."""
     if cell.missing_parts:
         return f"{', '.join(cell.missing_parts)}: not built yet"
     if cell.last is None:

@@ -17,7 +17,7 @@ PANELS = 4  # epochs shown, of those whose predictions a record keeps
 
 
 def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path: Path) -> bool:
-    """Draw an item from the runs with seed 0 and write it as PNG; return False if none of its runs is finished."""
+    """Draw an item from the runs with seed 0; return False if none of them is finished."""
     found = [[_record(cell, finished, changes) for cell in line.cells] for line in item.lines]
     if not any(record is not None for records in found for record in records):
         return False

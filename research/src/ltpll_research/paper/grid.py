@@ -118,17 +118,17 @@ def _as(name: str, default: Any, text: str) -> Any:
     return type(default)(text) if isinstance(default, (int, float)) else text
 
 
-# ---- finished runs ----------------------------------------------------------------------------------------------------
+# ---- finished runs ---------------------------------------------------------------------------
 
 
 def identity(config: Mapping[str, Any]) -> str:
-    """A key that equal experiments share: everything but the precision, which depends on the device."""
+    """A key that equal experiments share: all but the precision, which depends on the device."""
     kept = {key: value for key, value in config.items() if key not in ("precision", "experiment")}
     return json.dumps(kept, sort_keys=True)
 
 
 class Finished:
-    """The records of finished runs; `experiment in finished` tells whether an experiment is done, in its own edition.
+    """The records of finished runs; `experiment in finished` asks for its own edition.
 
     Of several records of one experiment, the first one counts.
     """
