@@ -68,7 +68,7 @@ def test_help_shows_the_defaults_of_the_library():
     lines = lines_of("benchmark")
     defaults = {one.name: one.default for one in fields(Experiment)}
     for name in IMAGES.split():
-        assert f"[default: {defaults[name]}]" in lines["--" + name.replace("_", "-")]
+        assert f"[default: ({defaults[name]})]" in lines["--" + name.replace("_", "-")]
 
 
 def test_help_lists_every_recipe():
@@ -78,7 +78,7 @@ def test_help_lists_every_recipe():
 
 def test_help_shows_the_default_of_a_pair_of_flags():
     assert (
-        f"[default: {'superclass' if Experiment.superclass else 'uniform'}]"
+        f"[default: ({'superclass' if Experiment.superclass else 'uniform'})]"
         in lines_of("benchmark")["--superclass"]
     )
 

@@ -8,7 +8,6 @@ from ltpll_research.cli.benchmark import benchmark
 from ltpll_research.cli.bound import bound
 from ltpll_research.cli.data import app as data_commands
 from ltpll_research.cli.demo import demo
-from ltpll_research.cli.options import ExperimentCommand
 from ltpll_research.cli.probe import probe, tsne
 from ltpll_research.cli.report import report
 from ltpll_research.cli.reproduce import reproduce
@@ -24,7 +23,7 @@ STUDIES, IMAGES, INSPECT = "Studies on any machine", "Image benchmarks", "Inspec
 app.command(rich_help_panel=STUDIES)(demo)
 app.command(rich_help_panel=STUDIES)(toy)
 app.add_typer(data_commands, name="data", rich_help_panel=IMAGES)
-app.command(rich_help_panel=IMAGES, cls=ExperimentCommand)(benchmark)
+app.command(rich_help_panel=IMAGES)(benchmark)
 app.command(rich_help_panel=IMAGES)(reproduce)
 app.add_typer(bench_commands, name="bench", rich_help_panel=IMAGES)
 app.command(rich_help_panel=INSPECT)(report)

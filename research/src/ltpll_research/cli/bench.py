@@ -10,16 +10,9 @@ import typer
 from rich import box
 from rich.table import Table
 
+import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import check_outputs
-from ltpll_research.cli.options import (
-    Device,
-    Engine,
-    data_option,
-    output_option,
-    part_option,
-    training_option,
-)
 
 app = typer.Typer(help="Measure the speed of training on this machine.", no_args_is_help=True)
 
@@ -32,30 +25,30 @@ def bench() -> None:
 @app.command()
 def engine(
     context: typer.Context,
-    method: Annotated[str, part_option(help="Method to measure; see `ltpll list`.")] = "corr",
+    method: Annotated[str, opt.part_option(help="Method to measure; see `ltpll list`.")] = "corr",
     rebalancer: Annotated[
-        str, part_option(help="Rebalancer to measure; it is compared with none.")
+        str, opt.part_option(help="Rebalancer to measure; it is compared with none.")
     ] = "records",
     width: Annotated[
-        int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")
+        int, opt.part_option(min=1, help="Channels of the first stage of the ResNet-18.")
     ] = 64,
     per_class: Annotated[
-        int, data_option(min=100, help="Size of the largest of 100 classes.")
+        int, opt.data_option(min=100, help="Size of the largest of 100 classes.")
     ] = 500,
     epochs: Annotated[
-        int, training_option(min=1, help="Epochs in each of three timed passes.")
+        int, opt.training_option(min=1, help="Epochs in each of three timed passes.")
     ] = 10,
     measure_every: Annotated[
         int,
-        training_option(
+        opt.training_option(
             min=1,
             help="Epochs between evaluations on the test set, as for `ltpll-research benchmark`.",
         ),
     ] = 1,
-    steps: Engine = "auto",
-    device: Device = "auto",
+    steps: opt.Engine = "auto",
+    device: opt.Device = "auto",
     json_file: Annotated[
-        Path | None, output_option("--json", help="Also write the results to this JSON file.")
+        Path | None, opt.output_option("--json", help="Also write the results to this JSON file.")
     ] = None,
 ) -> None:
     """Measure the speed of the paper's training (ResNet-18, 32×32, batch 256), part by part."""

@@ -28,16 +28,21 @@ def benchmark(
         ),
     ] = None,
     imbalance: Annotated[
-        float | None, opt.data_option(help="Size of the largest class over the smallest.")
+        float | None,
+        opt.data_option(help="Size of the largest class over the smallest.", show_default="100.0"),
     ] = None,
     ambiguity: Annotated[
-        float | None, opt.data_option(help="Probability that a wrong label joins a candidate set.")
+        float | None,
+        opt.data_option(
+            help="Probability that a wrong label joins a candidate set.", show_default="0.05"
+        ),
     ] = None,
     superclass: Annotated[
         bool | None,
         opt.data_option(
             "--superclass/--uniform",
             help="Make labels of the same superclass eight times as ambiguous as others.",
+            show_default="uniform",
         ),
     ] = None,
     data_root: opt.DataRoot = None,
@@ -50,10 +55,16 @@ def benchmark(
         ),
     ] = "paper",
     method: Annotated[
-        str | None, opt.part_option(help="How labels are disambiguated; see `ltpll list`.")
+        str | None,
+        opt.part_option(
+            help="How labels are disambiguated; see `ltpll list`.", show_default="corr"
+        ),
     ] = None,
     rebalancer: Annotated[
-        str | None, opt.part_option(help="How class imbalance is corrected; see `ltpll list`.")
+        str | None,
+        opt.part_option(
+            help="How class imbalance is corrected; see `ltpll list`.", show_default="records"
+        ),
     ] = None,
     extra: Annotated[
         list[str] | None,
@@ -66,9 +77,11 @@ def benchmark(
         ),
     ] = None,
     epochs: Annotated[
-        int | None, opt.training_option(help="Passes over the training data.")
+        int | None, opt.training_option(help="Passes over the training data.", show_default="800")
     ] = None,
-    seed: Annotated[int | None, opt.training_option(help="Seed of everything random.")] = None,
+    seed: Annotated[
+        int | None, opt.training_option(help="Seed of everything random.", show_default="0")
+    ] = None,
     change: opt.Settings = None,
     measure_every: Annotated[
         int,

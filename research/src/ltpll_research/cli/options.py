@@ -1,14 +1,12 @@
-"""Options that several commands share, and help that shows the defaults of an experiment."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ltpll.errors import InputError, first_line
 
@@ -63,18 +61,3 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"The config file {path} must contain `name: value` lines.")
     return content
-
-
-class ExperimentCommand(TyperCommand):
-    """Shows the defaults of an experiment in the help of `benchmark`."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Fill in the defaults, then format the help as usual."""
-        from ltpll_research.benchmark import Experiment  # only here, because it needs torch
-
-        defaults = {one.name: one.default for one in fields(Experiment)}
-        for option in self.params:
-            name = option.opts[0].removeprefix("--").replace("-", "_")
-            if option.default is None and defaults.get(name, MISSING) is not MISSING:
-                option.default = defaults[name]
-        super().format_help(ctx, formatter)

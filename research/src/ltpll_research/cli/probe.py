@@ -8,22 +8,16 @@ from typing import Annotated
 
 import typer
 
+import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
-from ltpll_research.cli.options import (
-    DataRoot,
-    Device,
-    data_option,
-    output_option,
-    training_option,
-)
 
 BenchmarkRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
 ]
 ProbeSeed = Annotated[
-    int, training_option("--seed", help="Seed of the choice of examples and of the training.")
+    int, opt.training_option("--seed", help="Seed of the choice of examples and of the training.")
 ]
 
 
@@ -31,17 +25,18 @@ def probe(
     folder: BenchmarkRun,
     shots: Annotated[
         str,
-        data_option(
+        opt.data_option(
             help="Examples per class, for one classifier each: numbers, or full for the largest "
             "balanced set."
         ),
     ] = "full 100 50",
-    data_root: DataRoot = None,
+    data_root: opt.DataRoot = None,
     epochs: Annotated[
-        int, training_option(min=1, help="Epochs of each linear classifier; the paper uses 500.")
+        int,
+        opt.training_option(min=1, help="Epochs of each linear classifier; the paper uses 500."),
     ] = 500,
     seed: ProbeSeed = 0,
-    device: Device = "auto",
+    device: opt.Device = "auto",
 ) -> None:
     """Train linear classifiers on the features of a run with balanced labels, as the paper does.
 
@@ -85,12 +80,12 @@ def tsne(
     folder: BenchmarkRun,
     out: Annotated[
         Path | None,
-        output_option(help="Picture to write.", show_default="tsne.png in the run folder"),
+        opt.output_option(help="Picture to write.", show_default="tsne.png in the run folder"),
     ] = None,
-    most: Annotated[int, data_option(min=10, help="Number of test examples to draw.")] = 2000,
-    data_root: DataRoot = None,
+    most: Annotated[int, opt.data_option(min=10, help="Number of test examples to draw.")] = 2000,
+    data_root: opt.DataRoot = None,
     seed: ProbeSeed = 0,
-    device: Device = "auto",
+    device: opt.Device = "auto",
 ) -> None:
     """Draw a t-SNE plot of the features of test examples, coloured by class."""
     from ltpll.runs.run import Run
