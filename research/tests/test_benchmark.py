@@ -303,19 +303,15 @@ def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
         assert path.stem.startswith(record["key"])
 
 
-def made_by(recipe, **settings):
-    return Experiment.from_mapping(with_recipe(recipe, settings))
-
-
 # ---- recipes ---------------------------------------------------------------------------------
 
 
 def test_the_recipe_paper_is_the_defaults():
-    assert made_by("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
+    assert Experiment.from_recipe("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
 
 
 def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs():
-    made = made_by("best", data="cifar10", imbalance=4, seed=1)
+    made = Experiment.from_recipe("best", data="cifar10", imbalance=4, seed=1)
     assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == (
         "flip-crop",
         0.03,
@@ -330,7 +326,7 @@ def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs()
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_makes_an_experiment_that_is_restored_from_its_config(recipe):
-    made = made_by(recipe, data="cifar10")
+    made = Experiment.from_recipe(recipe, data="cifar10")
     assert Experiment.from_config(made.config()) == made
 
 
@@ -353,7 +349,7 @@ def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
 
 
 def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
-    by_recipe = made_by("best", data="cifar10", rebalancer="records")
+    by_recipe = Experiment.from_recipe("best", data="cifar10", rebalancer="records")
     by_hand = Experiment(
         "cifar10",
         rebalancer="records",
@@ -365,7 +361,7 @@ def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
     assert experiment_run(tmp_path, by_recipe).key == experiment_run(tmp_path, by_hand).key
     assert (
         experiment_run(tmp_path, by_recipe).key
-        != experiment_run(tmp_path, made_by("best", data="cifar10")).key
+        != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
     )
 
 

@@ -202,6 +202,16 @@ class Experiment:
         return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
 
     @classmethod
+    def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
+        """Make an experiment of a recipe, such as "best"; other settings override its own.
+
+        Examples:
+            >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
+            0.03
+        """
+        return cls.from_mapping(with_recipe(recipe, settings))
+
+    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
         return cls.from_mapping(
