@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
+.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ lowest newest:
 	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]' --editable ./research
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
 
+journeys: $(CORE)  ## Count the files that training on a table, and a benchmark, lead through (tools/journeys.py)
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/journeys.py
+
 results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results
 	$(BIN)/ltpll-research toy --out build/results
@@ -116,7 +119,7 @@ constraints:  ## Resolve the pinned versions again, as on a new machine
 clean:  ## Delete .venv, caches and everything that was built
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info research/build research/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(CORE) $(DEV): pyproject.toml research/pyproject.toml constraints.txt tools/install.py
+$(CORE) $(DEV): setup.py pyproject.toml research/pyproject.toml constraints.txt tools/install.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python." >&2; exit 2; }
 	@$(PYTHON) tools/install.py $(if $(filter %-dev,$@),--dev) --torch="$$TORCH"

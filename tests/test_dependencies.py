@@ -11,7 +11,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ltpll import __version__
 from ltpll.errors import required_by
 from support.fork_server import PRELOADED
 from support.refusals import refusal
@@ -48,10 +47,7 @@ def names(requirements):
 CORE = names(PROJECT["dependencies"])
 EXTRAS = names(one for extra in PROJECT["optional-dependencies"].values() for one in extra)
 CORE_OF_RESEARCH = names(RESEARCH["dependencies"])
-EXTRAS_OF_RESEARCH = names(
-    one for extra in RESEARCH["optional-dependencies"].values() for one in extra
-)
-EVERYTHING = CORE | EXTRAS | CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
+EVERYTHING = CORE | EXTRAS | CORE_OF_RESEARCH
 
 
 def imports(tree, *, at_module_level):
@@ -99,13 +95,7 @@ def test_what_a_module_imports_is_declared(path):
 )
 def test_what_a_module_of_research_imports_is_declared(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert imports(tree, at_module_level=False) <= CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
-    assert imports(tree, at_module_level=True) <= CORE_OF_RESEARCH
-
-
-def test_research_needs_this_version_of_ltpll():
-    assert RESEARCH["version"] == __version__
-    assert f"ltpll=={__version__}" in RESEARCH["dependencies"]
+    assert imports(tree, at_module_level=False) <= CORE_OF_RESEARCH
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

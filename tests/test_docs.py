@@ -25,6 +25,7 @@ from ltpll.settings import settings_of
 from ltpll.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll_research.cli import app as research_app
 from ltpll_research.schema import check_record
+from release import newest_section
 from support.commands import ltpll_here
 from support.documents import PAGES, ROOT, blocks_of, commands_of, execute, name_of
 from tools import draw_figures, render_docs, render_tutorial
@@ -295,10 +296,11 @@ def test_the_readme_is_short():
 # ---- versions and generated parts ----------------------------------------------------------------
 
 
-def test_the_citation_names_this_version_and_the_paper_in_the_readme():
+def test_the_citation_names_the_newest_release_and_the_paper_in_the_readme():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (cited["version"], cited["license"]) == (ltpll.__version__, project["license"])
+    released = newest_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (released, project["license"])
     (paper,) = cited["references"]
     bibtex = re.search(
         r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S

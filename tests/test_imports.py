@@ -42,7 +42,7 @@ LAYERS_OF_RESEARCH = [
     ["schema"],
     ["authors_draw", "bound", "image_sets", "plotting", "recording", "records", "summary"],
     ["benchmark", "report"],
-    ["engine_speed", "paper", "probe", "run_ambiguity", "studies"],
+    ["engine_speed", "paper", "probe", "studies"],
     ["tsne"],
     ["cli"],
     ["__main__"],

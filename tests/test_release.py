@@ -2,16 +2,18 @@
 (tools/release.py).
 """
 
+import re
+import runpy
+import subprocess
 import zipfile
 
 import pytest
 
 import release
-from ltpll import __version__
 from support.documents import ROOT
 
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-11-18\n\n## [1.1.0] - 2026-01-01\n"
-RESEARCH = '[project]\nversion = "1.2.0"\ndependencies = ["ltpll==1.2.0"]\n'
+SETUP = runpy.run_path(str(ROOT / "setup.py"))
 
 
 def wheel_of(folder, package="ltpll", **sizes):
@@ -24,27 +26,44 @@ def wheel_of(folder, package="ltpll", **sizes):
     return path
 
 
+def git(folder, *words):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
+
+
+def test_the_version_is_that_of_the_tag_and_commits_after_it_are_development_versions(tmp_path):
+    def version():
+        return SETUP["version_of"](tmp_path, tmp_path)
+
+    assert version() == SETUP["FALLBACK"]  # without git
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    assert version() == SETUP["FALLBACK"]  # without a tag
+    git(tmp_path, "tag", "v0.3.0")
+    assert version() == "0.3.0"
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "second")
+    assert re.fullmatch(r"0\.3\.1\.dev1\+g[0-9a-f]+", version())
+    inner = tmp_path / "inner"  # an unpacked archive inside another repository
+    inner.mkdir()
+    assert SETUP["version_of"](inner, inner) == SETUP["FALLBACK"]
+    (inner / "PKG-INFO").write_text("Metadata-Version: 2.4\nName: ltpll\nVersion: 0.2.5\n")
+    assert SETUP["version_of"](inner, inner) == "0.2.5"
+
+
 def test_the_newest_dated_section_and_the_citation_must_name_the_version():
-    assert release.disagreements("1.2.0", CHANGELOG, "version: 1.2.0\n", RESEARCH) == []
-    (research,) = release.disagreements(
-        "1.2.0", CHANGELOG, "version: 1.2.0\n", RESEARCH.replace("1.2.0", "1.1.0", 1)
-    )
-    assert research == "research/pyproject.toml names another version"
-    (old,) = release.disagreements("1.2.0", CHANGELOG, "version: 1.1.0\n", RESEARCH)
+    assert release.disagreements("1.2.0", CHANGELOG, "version: 1.2.0\n") == []
+    (old,) = release.disagreements("1.2.0", CHANGELOG, "version: 1.1.0\n")
     assert old == "CITATION.cff names 1.1.0"
-    assert "is 1.2.0" in release.disagreements("1.3.0", CHANGELOG, "version: 1.3.0\n", RESEARCH)[0]
-    assert (
-        "missing"
-        in release.disagreements("1.3.0", "## [Unreleased]\n", "version: 1.3.0\n", RESEARCH)[0]
+    assert "is 1.2.0" in release.disagreements("1.3.0", CHANGELOG, "version: 1.3.0\n")[0]
+    (missing,) = release.disagreements("1.3.0", "## [Unreleased]\n", "version: 1.3.0\n")
+    assert "missing" in missing
+
+
+def test_the_citation_names_the_newest_dated_section():
+    changelog, citation = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff")
     )
-
-
-def test_this_version_can_be_released():
-    files = [
-        (ROOT / name).read_text(encoding="utf-8")
-        for name in ("CHANGELOG.md", "CITATION.cff", "research/pyproject.toml")
-    ]
-    assert release.disagreements(__version__, *files) == []
+    assert release.disagreements(release.newest_section(changelog), changelog, citation) == []
 
 
 def test_a_wheel_has_what_the_package_reads_and_nothing_else(tmp_path):

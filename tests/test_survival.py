@@ -174,11 +174,10 @@ def images(tmp_path_factory):
 
 
 def train(images, out):
-    """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three
-    steps."""
+    """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three steps."""
     options = (
-        "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu "
-        "--epochs 2 --measure-every 1"
+        "--imbalance 4 --ambiguity 0.2 --set width=2 --set batch_size=16 --set lr=0.05 "
+        "--device cpu --epochs 2 --measure-every 1"
     )
     return (
         "research_command",
@@ -284,38 +283,7 @@ def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_of_an_undis
     )
 
 
-@pytest.mark.reliability
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGTERM, ENDED), (signal.SIGINT, INTERRUPTED)],
-    ids=["SIGTERM", "interrupt"],
-)
-def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_the_first_is_told(
-    forks, child, tmp_path, number, status
-):
-    write_image_set(coloured_images(10, 50, 1, side=8), tmp_path / "data")
-    whole, ended = tmp_path / "whole", tmp_path / "ended"
-    finished(child(*grid(tmp_path / "data", whole, "--epochs", "20")))
-    function, *arguments = grid(tmp_path / "data", ended, "--epochs", "20", "--per-gpu", "2")
-    pid = forks.start(f"interrupted_runs.{function}", *arguments, log=tmp_path / "log")
-    deadline = time.monotonic() + 120
-    while len(list(ended.rglob("checkpoint.safetensors"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    told = time.time() - 0.05  # a file's time may be a tick older than the moment it was written
-    os.kill(pid, number)
-    finished(forks.wait(pid), status=status)
-    written = [
-        path.stat().st_mtime > told
-        for path in ended.rglob("checkpoint.safetensors")
-        if not (path.parent / "done").exists()
-    ]
-    assert len(written) == 2  # of three runs, and the third was not begun
-    assert all(written)
-    finished(child(*grid(tmp_path / "data", ended, "--epochs", "20")))
-    assert outcomes(ended) == outcomes(whole)
-
-
-# ---- damage and numbers that are not finite ------------------------------------------------------
+# ---- damage and numbers that are not finite --------------------------------------------------------------------------
 
 
 def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_gets_to_the_same_end(

@@ -28,7 +28,8 @@ OURS = {"ltpll", "ltpll-research"}
 CUDA = ("nvidia-", "cuda-")
 """Libraries that the published build of torch pins, and that its CPU build does not need."""
 HEADER = """\
-# The versions that the tests have passed with; installed by make, updated by `make constraints`. Lower bounds are in pyproject.toml.
+# The versions that the tests have passed with; installed by make, updated by `make constraints`.
+# Lower bounds are in pyproject.toml.
 # What torch {torch} as published requires, except CUDA libraries (they are not pinned here):
 """
 MARK = "#   "

@@ -2,25 +2,26 @@
 would install them.
 
 `make release` runs it. All are built into dist/, checked by twine, and installed into a fresh
-environment outside the repository, where the demo and the first commands of the documentation must
-work. Nothing is uploaded.
+environment
+outside the repository, where the demo and the first commands of the documentation must work.
+Nothing is
+uploaded.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from pathlib import Path
 
 import yaml
 
 from install import InstallError, make_environment, pip
-from ltpll import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -36,22 +37,21 @@ NEEDED = {
 }
 
 
-def disagreements(version: str, changelog: str, citation: str, research: str) -> list[str]:
-    """What still names another version than the package: the newest dated section of the changelog,
-    the citation, and ltpll-research.
-    """
+def newest_section(changelog: str) -> str | None:
+    """The version of the newest dated section of the changelog."""
+    found = re.search(r"(?m)^## \[?(\d[\w.]*)\]? - \d{4}-\d{2}-\d{2}$", changelog)
+    return found[1] if found else None
+
+
+def disagreements(version: str, changelog: str, citation: str) -> list[str]:
+    """What names another version than the git tag: the changelog or the citation."""
     wrong = []
-    newest = re.search(r"(?m)^## \[?(\d[\w.]*)\]? - \d{4}-\d{2}-\d{2}$", changelog)
-    if newest is None or newest[1] != version:
-        wrong.append(
-            f"the newest dated section of CHANGELOG.md is {newest[1] if newest else 'missing'}"
-        )
+    newest = newest_section(changelog)
+    if newest != version:
+        wrong.append(f"the newest dated section of CHANGELOG.md is {newest or 'missing'}")
     cited = yaml.safe_load(citation)["version"]
     if str(cited) != version:
         wrong.append(f"CITATION.cff names {cited}")
-    project = tomllib.loads(research)["project"]
-    if project["version"] != version or f"ltpll=={version}" not in project["dependencies"]:
-        wrong.append("research/pyproject.toml names another version")
     return wrong
 
 
@@ -77,13 +77,13 @@ def run(doing: str, *command: str | Path, folder: Path = ROOT) -> None:
 
 
 def main() -> int:
-    named = ("CHANGELOG.md", "CITATION.cff", "research/pyproject.toml")
-    wrong = disagreements(
-        __version__, *((ROOT / name).read_text(encoding="utf-8") for name in named)
-    )
+    version = runpy.run_path(str(ROOT / "setup.py"))["version_of"](ROOT, ROOT)
+    named = ("CHANGELOG.md", "CITATION.cff")
+    wrong = disagreements(version, *((ROOT / name).read_text(encoding="utf-8") for name in named))
     if wrong:
         print(
-            f"error: the package is version {__version__}, but {' and '.join(wrong)}.",
+            f"error: the git tag makes this version {version}, but {' and '.join(wrong)}: commit "
+            "everything and tag the commit, such as v0.3.0.",
             file=sys.stderr,
         )
         return 2
@@ -148,7 +148,7 @@ def main() -> int:
         return 130
     for path in files:
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
-    print(f"ltpll {__version__} is ready: tag the commit and upload dist/.")
+    print(f"ltpll {version} is ready: upload dist/ and push the tag.")
     return 0
 
 

@@ -10,7 +10,7 @@ from support.refusals import refusal
 
 
 def naive_draw(labels, imbalance, probability, *, shuffled):
-    """Shuffle the examples of each class in turn, keep the first ones, then draw a number for each of them and each class.
+    """Shuffle the examples of each class in turn, keep the first ones, then draw numbers.
 
     With superclasses, the list of class sizes is shuffled first.
     """

@@ -138,7 +138,7 @@ def test_options_reach_the_part_they_name():
     assert trainer.rebalancer.momentum == 0.5
 
 
-# ---- schedules ------------------------------------------------------------------------------------------------------
+# ---- schedules -------------------------------------------------------------------------------
 
 
 def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
@@ -168,7 +168,7 @@ def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
         ({"schedule": "step"}, "The schedule step needs `milestones`"),
         (
             {"milestones": [1]},
-            "Milestones do not fit the schedule cosine: set `schedule` to step, or remove the milestones.",
+            "Milestones do not fit the schedule cosine: set `schedule` to step, or remove the",
         ),
         ({"schedule": "steps"}, "There is no schedule 'steps'. Did you mean 'step'?"),
     ],
@@ -193,11 +193,11 @@ def test_an_experiment_that_is_constructed_directly_is_checked_too(change, messa
         Experiment("cifar10", **change)
 
 
-# ---- the authors' draw --------------------------------------------------------------------------------------------------
+# ---- the authors' draw -----------------------------------------------------------------------
 
 
 def complete_cifar(n_classes=10):
-    """An image set with as many labels as CIFAR, in a random order, and images of one pixel whose colour is their number."""
+    """An image set with as many labels as CIFAR, and images of one pixel that is their number."""
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), 50_000 // n_classes))
     x = np.stack([np.arange(50_000) // 256, np.arange(50_000) % 256, np.zeros(50_000)], 1).astype(
         np.uint8
@@ -228,7 +228,8 @@ def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
         (
             coloured_images(),
             {},
-            "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images",
+            "needs all 50,000 training images of cifar10, equally many of each class, and this set "
+            "has 96 images",
         ),
         (coloured_images(), {"superclass": True}, "no superclasses"),
         (
@@ -250,7 +251,7 @@ def test_an_image_set_with_its_own_candidates_ignores_the_draw():
     assert torch.equal(problem.candidates.labels, images.candidates.labels)
 
 
-# ---- runs of earlier versions -----------------------------------------------------------------------------------------
+# ---- runs of earlier versions ----------------------------------------------------------------
 
 
 def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_first():
@@ -263,9 +264,7 @@ def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_f
     )
 
 
-def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_settings_are_trained_beside_it(
-    root, tmp_path
-):
+def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed(root, tmp_path):
     made = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     folder = next(path.parent for path in tmp_path.rglob("done"))
@@ -277,7 +276,7 @@ def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_sett
     before = {path.name: path.read_bytes() for path in old.folder.iterdir()}
     with pytest.raises(
         InputError,
-        match="is of edition 1, and this version of ltpll trains edition 2: finish it with the version",
+        match="is of edition 1, and this version of ltpll trains edition 2: finish it with",
     ):
         train(old, coloured_images(), device="cpu")
     again = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
@@ -291,7 +290,7 @@ def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_sett
 
 @pytest.mark.parametrize("folder", ["images", "beyond"])
 def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
-    """A run's folder is named by the hash of its config, so a new setting must not change the configs of old runs."""
+    """A run's folder is named by its config's hash: new settings must not change old configs."""
     paths = sorted((Path(__file__).parents[2] / "results" / folder).glob("*.json"))
     assert paths
     for path in paths:
@@ -304,7 +303,7 @@ def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
         assert path.stem.startswith(record["key"])
 
 
-# ---- recipes --------------------------------------------------------------------------------------------------------
+# ---- recipes ---------------------------------------------------------------------------------
 
 
 def test_the_recipe_paper_is_the_defaults():
@@ -427,7 +426,7 @@ def test_training_images_learns(tmp_path):
     assert run.result()["last"]["target_recovery"] > 0.8
 
 
-# ---- the command ----------------------------------------------------------------------------------------------------
+# ---- the command -----------------------------------------------------------------------------
 
 
 def call(root, *arguments, cwd):
@@ -436,12 +435,8 @@ def call(root, *arguments, cwd):
         "4",
         "--ambiguity",
         "0.2",
-        "--width",
-        "2",
-        "--batch-size",
-        "16",
-        "--lr",
-        "0.05",
+        "--set",
+        "width=2 batch_size=16 lr=0.05",
         "--device",
         "cpu",
     ]
@@ -479,14 +474,14 @@ def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_confi
     (tmp_path / "config.yaml").write_text(
         "schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n"
     )
-    result = call(root, "--config", "config.yaml", "--schedule", "cosine", cwd=tmp_path)
+    result = call(root, "--config", "config.yaml", "--set", "schedule=cosine", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
     assert not {"schedule", "milestones"} & made.keys()
 
 
 def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
-    steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
+    steps = ["--epochs", "3", "--set", "schedule=step milestones=1,2", "--method", "proden"]
     result = call(root, *steps, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     logged = [
@@ -558,19 +553,22 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     [
         (["--method", "prodem"], "Did you mean 'proden'"),
         (["--config", "missing.yaml"], "no config file missing.yaml"),
-        (["--views", "wild"], "wild"),
+        (["--set", "views=wild"], "wild"),
         (
             ["--recipe", "bset"],
             "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper.",
         ),
         (["--engine", "captured"], "needs a CUDA device"),
-        (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
         (
-            ["--epochs", "3", "--milestones", "1", "2"],
+            ["--set", "draw=authors"],
+            "The authors' draw needs all 50,000 training images of cifar10",
+        ),
+        (
+            ["--epochs", "3", "--set", "milestones=1,2"],
             "Milestones do not fit the schedule cosine: set `schedule` to step",
         ),
         (
-            ["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"],
+            ["--epochs", "3", "--set", "schedule=step milestones=2,1"],
             "milestones is [2, 1]: they must be increasing",
         ),
     ],

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from fuzz import seeds
 from fuzz.mutations import VALUES
 from fuzz.targets import check_sentence
-from ltpll.cli.config_file import read_config
 from ltpll.errors import InputError
 from ltpll.runs.run import config_hash
 from ltpll_research.benchmark import Experiment
+from ltpll_research.cli.options import read_config
 from ltpll_research.report.study_page import render_page
 from ltpll_research.schema import check_record
 from support.refusals import refusal
@@ -26,7 +26,7 @@ LIMIT = settings(
     deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 plain_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-# ---- settings ---------------------------------------------------------------------------------------------------------
+# ---- settings --------------------------------------------------------------------------------
 
 trees = st.recursive(
     plain_values | st.sampled_from(["cifar10", "corr", "none"]),
@@ -113,7 +113,7 @@ def test_whole_numbers_written_with_a_point_are_the_same_run():
     assert config_hash(with_point.config()) == config_hash(without.config())
 
 
-# ---- records ----------------------------------------------------------------------------------------------------------
+# ---- records ---------------------------------------------------------------------------------
 
 
 def replaced(tree, path, value):
@@ -160,27 +160,27 @@ def test_a_record_with_any_entry_replaced_is_shown_or_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("path", "value", "fragment"),
     [
-        (("config",), [], "no config"),
-        (("config", "seed"), "0", "no seed"),
-        (("config", "method"), None, "no method"),
-        (("posthoc",), ["nothing"], "no figures in the row 'nothing'"),
-        (("last", "test", "balanced_accuracy"), math.nan, "no balanced accuracy"),
-        (("last", "test", "many"), "0.5", "no figures for the groups"),
-        (("last", "test", "per_class"), [], "no figures for the classes"),
+        (("config",), [], "$.config"),
+        (("config", "seed"), "0", "$.config.seed"),
+        (("config", "method"), None, "$.config.method"),
+        (("posthoc",), ["nothing"], "Expected `object`, got `null`"),
+        (("last", "test", "balanced_accuracy"), math.nan, "$.balanced_accuracy"),
+        (("last", "test", "many"), "0.5", "$.many"),
+        (("last", "test", "per_class"), [], "$.per_class"),
         (
             ("last", "test", "mean_prediction"),
             [1.0],
-            "no number for each of its 3 classes in mean_prediction",
+            "for different numbers of classes",
         ),
-        (("last", "prior"), {}, "no number for each of its 3 classes in prior"),
+        (("last", "prior"), {}, "$.prior"),
         (("class_counts",), [0, 0, 0], "impossible class_counts"),
-        (("classes",), ["a"], "no name for each of its 3 classes"),
-        (("seconds",), "long", "seconds that are not a number"),
-        (("environment",), [], "an environment that is not a mapping"),
-        (("shots",), {"many": 1}, "bounds of many and few"),
-        (("curves", "epoch"), [1, "2"], "curves without epochs"),
+        (("classes",), ["a"], "for different numbers of classes"),
+        (("seconds",), "long", "$.seconds"),
+        (("environment",), [], "$.environment"),
+        (("shots",), {"many": 1}, "missing required field `few`"),
+        (("curves", "epoch"), [1, "2"], "$.curves.epoch"),
         (("curves", "accuracy", "test"), [0.5], "a curve without a number for each epoch"),
-        (("curves",), [1], "curves that are not a mapping"),
+        (("curves",), [1], "$.curves"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said(path, value, fragment):

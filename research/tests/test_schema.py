@@ -19,4 +19,4 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
     run.start()
     run.finish({})
     for read in (run.result, lambda: read_result(run.folder), lambda: finished_runs(tmp_path)):
-        assert "no last epoch" in refusal(read)
+        assert "an entry that does not fit" in refusal(read)

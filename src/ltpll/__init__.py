@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ltpll.training.trainer import PartialLabelTrainer as PartialLabelTrainer
     from ltpll.views import Views as Views
 
-__version__ = "0.2.0"
+    __version__: str
 
 # Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do
 # not need it.
@@ -85,6 +85,13 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":  # from the git tag when the package was installed; see setup.py
+        from importlib import metadata
+
+        try:
+            return metadata.version("ltpll")
+        except metadata.PackageNotFoundError:  # a source tree on the path
+            return "0+unknown"
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -262,10 +262,8 @@ def torchrun(*command, processes=2):
 
 def small(root, out, epochs=6):
     options = [
-        "--width",
-        "2",
         "--set",
-        "training.batch_size=32",
+        "width=2 batch_size=32",
         "--epochs",
         epochs,
         "--method",

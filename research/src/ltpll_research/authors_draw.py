@@ -1,4 +1,4 @@
-"""The draw of the RECORDS paper's code: one long-tailed subset with one list of candidate sets, the same for every seed."""
+"""The draw of the RECORDS paper's code: one subset and its sets, the same for every seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHUFFLE_SEED = 123  # of the commands in the authors' README
 
 
 class AuthorsDraw(NamedTuple):
-    """The row numbers of a long-tailed subset, class by class, and the candidate sets of these rows."""
+    """The row numbers of a long-tailed subset, class by class, and their candidate sets."""
 
     rows: npt.NDArray[np.int64]
     candidates: Candidates
@@ -28,17 +28,24 @@ def authors_draw(
     ambiguity: float,
     superclass: npt.ArrayLike | None = None,
 ) -> AuthorsDraw:
-    """Draw the subset and the candidate sets from numpy's legacy generator with the seed 0, as the authors of the RECORDS paper do.
+    """Draw the subset and the candidate sets as the authors of the RECORDS paper do.
 
-    The rows of each class are shuffled, class by class, and the first ones are kept; then a number between 0 and 1 is drawn for every
-    row and class, and the class joins the set if the number is below its probability. With superclasses, the class sizes are shuffled
-    first, by Python's generator with the seed 123, so that the largest classes are not those of the first superclasses.
+    They use numpy's legacy generator with the seed 0. The rows of each class are shuffled, class by
+    class, and the first ones are kept; then a number
+    between 0 and 1 is drawn for every
+    row and class, and the class joins the set if the number is below its probability. With
+    superclasses, the class sizes are shuffled
+    first, by Python's generator with the seed 123, so that the largest classes are not those of the
+    first superclasses.
 
     Args:
-        labels: Class numbers of all training examples in their published order, equally many of each class.
-        imbalance: The size of the largest class over that of the smallest: the first and the last class, unless there are superclasses.
+        labels: Class numbers of all training examples in their published order, equally many of
+            each class.
+        imbalance: The size of the largest class over that of the smallest: the first and the last
+            class, unless there are superclasses.
         ambiguity: The probability that a wrong label joins a set.
-        superclass: The superclass of each class, inside which this probability is eight times as high; None if it is the same everywhere.
+        superclass: The superclass of each class, inside which this probability is eight times as
+            high; None if it is the same everywhere.
 
     Returns:
         The subset and its candidate sets.

@@ -1,11 +1,11 @@
-"""Image benchmarks: an experiment's settings, the problem that its seed draws, and the run that trains it."""
+"""Image benchmarks: the settings of an experiment, the problem that its seed draws, its run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.synthetic import (
     long_tail_subset,
     remove_labels,
@@ -36,15 +35,18 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
-from ltpll_research.image_sets.prepared import ImageSet, load_image_set
+from ltpll_research.image_sets.prepared import ImageSet
 from ltpll_research.recording import record_training
 
-# These only change predictions, so they are evaluated on runs without a rebalancer; the first also on those of RECORDS, whose targets may
-# have drifted away from the prior that it reads off the network, and beside a balanced head.
+# These only change predictions, so they are evaluated on runs without a rebalancer; the first also
+# on those of RECORDS, whose targets may have drifted away from the prior that it reads off the
+# network, and beside a balanced head.
 POSTHOC = ("mean-target", "oracle-la-posthoc")
-# Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and two views take 200 MB.
+# Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and
+# two views take 200 MB.
 CHUNK_PIXELS = 2**24
-# Settings that belong together, by name; whatever a recipe does not set has the default of `Experiment`.
+# Settings that belong together, by name; whatever a recipe does not set has the default of
+# `Experiment`.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},  # the protocol of the RECORDS paper, which the defaults are
     # What did best on CIFAR-10-LT at high ambiguity; docs/beyond.md measures the parts.
@@ -59,11 +61,14 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 SCHEDULES = ("cosine", "step")
-DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
-# What the same settings mean changes with the edition, and so does a run's hash: docs/reproduction.md says how. Configs without an
-# entry are of the first edition.
+# Epochs; the log has the figures of every class for these, for the best so far and for the last.
+DETAILS_EVERY = 10
+# What the same settings mean changes with the edition, and so does a run's hash:
+# docs/reproduction.md
+# says how. Configs without an entry are of the first edition.
 EDITION, FIRST_EDITION = 2, 1
-# Settings of later versions: these values are left out of the config, so that runs of earlier versions keep their hashes.
+# Settings of later versions: these values are left out of the config, so that runs of earlier
+# versions keep their hashes.
 LATER: Mapping[str, Any] = {
     "lacking": 0.0,
     "truth_missing": 0.0,
@@ -84,7 +89,8 @@ class Experiment:
         data: The name of an image set: cifar10, cifar100 or voc2007.
         imbalance: Size of the largest class divided by the size of the smallest (ρ).
         ambiguity: Probability that a wrong label joins a candidate set (q).
-        superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
+        superclass: Whether this probability is eight times as high inside a superclass (the paper's
+            NU setting).
         lacking: The share of candidate sets from which the true label is removed.
         method: The name of a method, see `ltpll list`.
         rebalancer: The name of a rebalancer.
@@ -97,17 +103,20 @@ class Experiment:
         batch_size: The number of examples in a batch.
         lr: The initial learning rate of SGD.
         weight_decay: The weight decay of SGD.
-        schedule: How the learning rate falls: "cosine", or "step" by a factor of 0.1 after each of `milestones`.
+        schedule: How the learning rate falls: "cosine", or "step" to a tenth after each milestone.
         milestones: Numbers of epochs, counted from the restart if the method restarts.
-        truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
+        truth_missing: The share of sets that the training assumes to lack the true label.
         precision: "float32", "bfloat16" or "float64".
-        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for every seed; "authors" draws those of the
-            RECORDS paper's code, the same for every seed, from a complete CIFAR. An image set with candidate sets of its own ignores it.
+        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for
+            every seed; "authors" draws those of the RECORDS paper's code, the same for every seed,
+            from a complete CIFAR. An image set with candidate sets of its own ignores it.
         seed: Draws the long-tailed subset, the candidate sets and the training.
-        edition: Which training the settings stand for. Only the current edition can be trained; runs of earlier ones are still read.
+        edition: Which training the settings stand for. Only the current edition can be trained;
+            runs of earlier ones are still read.
 
     Raises:
-        InputError: If the draw, the schedule or the edition does not exist, or the milestones do not fit.
+        InputError: If the draw, the schedule or the edition does not exist, or the milestones do
+            not fit.
 
     Examples:
         >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
@@ -143,9 +152,22 @@ class Experiment:
             raise unknown_name_error("draw", self.draw, DRAWS)
         if not FIRST_EDITION <= self.edition <= EDITION:
             raise InputError(
-                f"edition is {self.edition}: this version of ltpll knows the editions {FIRST_EDITION} to {EDITION}."
+                f"edition is {self.edition}: this version of ltpll knows the editions "
+                f"{FIRST_EDITION} to {EDITION}."
             )
-        self._check_schedule()
+        if self.schedule not in SCHEDULES:
+            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
+        if self.schedule == "step" and not self.milestones:
+            raise InputError(
+                "The schedule step needs `milestones`, the epochs after which the learning rate "
+                "falls, such as 700 and 800."
+            )
+        if self.schedule != "step" and self.milestones:
+            raise InputError(
+                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or "
+                "remove the milestones."
+            )
+        check_milestones(self.milestones, self.epochs)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Experiment:
@@ -155,7 +177,7 @@ class Experiment:
             values: Settings by name; missing ones get their default.
 
         Raises:
-            InputError: If `data` is missing, a name is unknown, a value has the wrong type or the milestones do not fit.
+            InputError: If `data` is missing, a name is unknown, or a value cannot be used.
 
         Examples:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
@@ -165,7 +187,8 @@ class Experiment:
         for key, value in values.items():
             if not isinstance(key, str) or key not in known:
                 raise InputError(
-                    f"The config has an unknown entry {shown(key)}; known entries: {', '.join(known)}."
+                    f"The config has an unknown entry {shown(key)}; known entries: "
+                    f"{', '.join(known)}."
                 )
             check_setting(key, known[key].default, value)
         if "data" not in values:
@@ -174,23 +197,14 @@ class Experiment:
             )
         # An imbalance of 100 and one of 100.0 must be the same run.
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
-        numbers = {
-            key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)
-        }
+        typed = [key for key in values if kinds[key] in (int, float)]
+        numbers = {key: kinds[key](values[key]) for key in typed}
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
         return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
 
     @classmethod
     def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
-        """Make an experiment of a recipe; other settings override those of the recipe, and options of parts do so one by one.
-
-        Args:
-            recipe: A name in `RECIPES`: "paper" for the paper's protocol, "best" for what did best on CIFAR-10-LT (docs/beyond.md).
-            **settings: Settings by name, as for `from_mapping`.
-
-        Raises:
-            UnknownNameError: If there is no recipe of that name.
-            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
+        """Make an experiment of a recipe, such as "best"; other settings override its own.
 
         Examples:
             >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
@@ -208,63 +222,40 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        values = {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in LATER or value != LATER[name]
-        }
-        return {
-            "experiment": "images",
-            **{
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in values.items()
-            },
-            "options": {
-                k: dict(v) for k, v in self.used_options().items()
-            },  # others must not make it another run
-        }
-
-    def _check_schedule(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
-        if self.schedule == "step" and not self.milestones:
-            raise InputError(
-                "The schedule step needs `milestones`, the epochs after which the learning rate falls, such as 700 and 800."
-            )
-        if self.schedule != "step" and self.milestones:
-            raise InputError(
-                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or remove the milestones."
-            )
-        check_milestones(self.milestones, self.epochs)
+        config: Record = {"experiment": "images"}
+        for name, value in asdict(self).items():
+            if name not in LATER or value != LATER[name]:
+                config[name] = list(value) if isinstance(value, tuple) else value
+        # Other options must not make it another run.
+        config["options"] = {name: dict(own) for name, own in self.used_options().items()}
+        return config
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """The options of this experiment's own parts; a config file may have options for others as well."""
-        return {
-            name: options
-            for name, options in self.options.items()
-            if name in (self.method, self.rebalancer, *self.extras)
-        }
+        """The options of this experiment's own parts; a config file may have others as well."""
+        parts = (self.method, self.rebalancer, *self.extras)
+        return {name: options for name, options in self.options.items() if name in parts}
 
 
 def with_recipe(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recipe, overridden by others; options of parts are overridden one by one."""
+    """The settings of a recipe, overridden by others; options of parts one by one."""
     if recipe not in RECIPES:
         raise unknown_name_error("recipe", recipe, RECIPES)
     merged = {**RECIPES[recipe], **settings}
     defaults, given = RECIPES[recipe].get("options", {}), settings.get("options")
     if isinstance(given, Mapping):  # anything else is refused when the experiment is made
-        both = {
-            part: {**defaults[part], **own}
-            for part, own in given.items()
-            if part in defaults and isinstance(own, Mapping)
-        }
-        merged["options"] = {**defaults, **given, **both}
+        merged["options"] = {**defaults, **given}
+        for part, own in given.items():
+            if part in defaults and isinstance(own, Mapping):
+                merged["options"][part] = {**defaults[part], **own}
     return merged
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The training and test data that an experiment's seed draws from an image set; `mean` and `std` are per channel, in [0, 1]."""
+    """The training and test data that an experiment's seed draws from an image set.
+
+    `mean` and `std` are per channel, in [0, 1].
+    """
 
     x: torch.Tensor  # uint8 (N, 3, H, W), channels last in memory
     y: np.ndarray[Any, np.dtype[np.int64]]
@@ -279,8 +270,9 @@ class Problem:
 def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     """Draw the long-tailed training set and its candidate sets.
 
-    The subset, the candidates and the training have separate seeds, all derived from the experiment's seed. An image set that has
-    candidate sets of its own (voc2007) is used whole, whatever the imbalance, the ambiguity and the draw.
+    The subset, the candidates and the training have separate seeds, all derived from the
+    experiment's seed. An image set that has candidate sets of its own (voc2007) is used whole,
+    whatever the imbalance, the ambiguity and the draw.
 
     Args:
         experiment: The settings.
@@ -290,42 +282,33 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         The training images with their candidate sets and true labels, and the test images.
 
     Raises:
-        InputError: If the experiment needs superclasses or the authors' draw, and the image set has no superclasses or is incomplete.
-
-    Examples:
-        problem = draw_problem(experiment, load_image_set(experiment.data))
+        InputError: If the experiment needs superclasses or the authors' draw, and the image set has
+            no superclasses or is incomplete.
     """
     seeds = seed_streams(experiment.seed)
+    rho, q = experiment.imbalance, experiment.ambiguity
     superclass = images.superclass if experiment.superclass else None
     if experiment.superclass and superclass is None and images.candidates is None:
         raise InputError(
-            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings."
+            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the "
+            "settings."
         )
     if images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     elif experiment.draw == "authors":
         _check_complete(images)
-        rows, candidates = authors_draw(
-            images.y_train, experiment.imbalance, experiment.ambiguity, superclass
-        )
+        rows, candidates = authors_draw(images.y_train, rho, q, superclass)
     else:
         largest = int(np.bincount(images.y_train).max())
-        rows = long_tail_subset(
-            images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest
-        )
+        rows = long_tail_subset(images.y_train, rho, seed=seeds["subset"], largest=largest)
         labels, of_sets = images.y_train[rows], seeds["candidates"]
         if superclass is not None:
-            candidates = superclass_candidates(
-                labels, superclass, experiment.ambiguity, seed=of_sets
-            )
+            candidates = superclass_candidates(labels, superclass, q, seed=of_sets)
         else:
-            candidates = uniform_candidates(
-                labels, len(images.classes), experiment.ambiguity, seed=of_sets
-            )
+            candidates = uniform_candidates(labels, len(images.classes), q, seed=of_sets)
     if experiment.lacking:
-        candidates = remove_labels(
-            candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1
-        )
+        labels, of_removed = images.y_train[rows], seeds["candidates"] + 1
+        candidates = remove_labels(candidates, labels, experiment.lacking, seed=of_removed)
     x = np.ascontiguousarray(images.x_train[rows])
     return Problem(
         x=torch.from_numpy(x).permute(0, 3, 1, 2),
@@ -340,60 +323,22 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
 
 
 def _check_complete(images: ImageSet) -> None:
-    """Refuse the authors' draw where it is not defined: the shuffled rows are those of all published images, in their order."""
+    """Refuse the authors' draw where it is not defined.
+
+    The shuffled rows are those of all published images, in their order.
+    """
     counts = np.bincount(images.y_train, minlength=len(images.classes))
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(
-            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, equally many of each class, and this set "
-            f"has {counted(len(images.y_train), 'image')}: prepare the published archive with `ltpll-research data prepare {images.name}`."
+            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, "
+            "equally many of each class, and this set has "
+            f"{counted(len(images.y_train), 'image')}: prepare the published archive with "
+            f"`ltpll-research data prepare {images.name}`."
         )
-
-
-class DrawnCandidates(NamedTuple):
-    """The candidate sets of an experiment with their true labels, and its settings in words."""
-
-    candidates: Candidates
-    labels: list[int]
-    description: str
-
-
-def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCandidates:
-    """Draw the candidate sets of a run's config again, exactly as its training did."""
-    if (kind := kind_of_run(config)) is not Kind.BENCHMARK:
-        raise InputError(
-            f"This is {kind or 'a run of another kind'}, not {Kind.BENCHMARK}: its candidate sets cannot be drawn again."
-        )
-    experiment = Experiment.from_config(config)
-    images = load_image_set(experiment.data, root, mmap=True)
-    # The sets do not depend on the pixels, and not reading them saves gigabytes.
-    x_train, x_test = (
-        np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test)
-    )
-    problem = draw_problem(experiment, images._replace(x_train=x_train, x_test=x_test))
-    sets = problem.candidates
-    if images.candidates is not None:
-        words = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
-    else:
-        within = ", eight times that inside a superclass" if experiment.superclass else ""
-        by = "the authors' draw" if experiment.draw == "authors" else f"seed {experiment.seed}"
-        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, {by}"
-    if experiment.lacking:
-        words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
-    return DrawnCandidates(
-        Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes),
-        problem.y.tolist(),
-        words,
-    )
 
 
 def build_trainer(
-    experiment: Experiment,
-    problem: Problem,
-    *,
-    device: str = "auto",
-    engine: str = "auto",
-    on_nan: str = "stop",
-    threads: int | str = "auto",
+    experiment: Experiment, problem: Problem, *, device: str = "auto", **options: Any
 ) -> PartialLabelTrainer:
     """Build an experiment's network, parts and views, and the trainer that combines them.
 
@@ -401,9 +346,8 @@ def build_trainer(
         experiment: The settings.
         problem: What `draw_problem` drew for them.
         device: "cpu", "cuda" or "auto".
-        engine: How steps are run: "eager", "captured", "compiled" or "auto", see `PartialLabelTrainer`.
-        on_nan: "stop" at a loss that is not finite, or "skip" its batch.
-        threads: The number of CPU threads, or "auto" to measure which number is fastest.
+        **options: Further arguments of `PartialLabelTrainer`, such as `engine` and `on_nan`, that
+            do not change the result.
 
     Returns:
         A trainer that has not seen the data yet.
@@ -411,53 +355,40 @@ def build_trainer(
     Raises:
         UnknownNameError: If a part, the network or the views do not exist.
         InputError: If an option or the device cannot be used.
-
-    Examples:
-        trainer = build_trainer(experiment, problem, device="cuda")
-        trainer.fit(problem.x, problem.candidates)
     """
     n_classes = problem.candidates.n_classes
-    model = build_model(
-        experiment.model,
-        problem.seeds["training"],
-        n_classes=n_classes,
-        n_channels=3,
-        width=experiment.width,
-    )
+    seed, width = problem.seeds["training"], experiment.width
+    model = build_model(experiment.model, seed, n_classes=n_classes, n_channels=3, width=width)
     counts = np.bincount(problem.y, minlength=n_classes)
     chosen = chosen_device(device)
     on_cuda = chosen.type == "cuda"
-    low = experiment.precision == "bfloat16"
+    if on_cuda:  # tensor cores are fastest with channels last
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    method, rebalancer, extras = build_parts(
+        experiment.method,
+        experiment.rebalancer,
+        experiment.extras,
+        experiment.used_options(),
+        class_frequencies=counts,
+    )
+    dtype = torch.bfloat16 if experiment.precision == "bfloat16" else torch.float32
+    same = ("epochs", "batch_size", "lr", "milestones", "weight_decay", "truth_missing")
+    own: dict[str, Any] = {name: getattr(experiment, name) for name in same}
+    pixels = CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4
     return PartialLabelTrainer(
-        # Tensor cores are fastest with channels last.
-        model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        *build_parts(
-            experiment.method,
-            experiment.rebalancer,
-            experiment.extras,
-            experiment.used_options(),
-            class_frequencies=counts,
-        ),
+        model,
+        method,
+        rebalancer,
+        extras,
         views=ImageViews(
-            experiment.views,
-            problem.mean,
-            problem.std,
-            dtype=torch.bfloat16 if low else torch.float32,
-            channels_last=on_cuda,
+            experiment.views, problem.mean, problem.std, dtype=dtype, channels_last=on_cuda
         ),
-        epochs=experiment.epochs,
-        batch_size=experiment.batch_size,
-        lr=experiment.lr,
-        milestones=experiment.milestones,
-        weight_decay=experiment.weight_decay,
-        truth_missing=experiment.truth_missing,
-        seed=problem.seeds["training"],
+        seed=seed,
         device=chosen,
         precision=experiment.precision,  # type: ignore[arg-type]
-        engine=engine,  # type: ignore[arg-type]
-        chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
-        on_nan=on_nan,  # type: ignore[arg-type]
-        threads=threads,  # type: ignore[arg-type]
+        chunk=max(pixels // problem.x[0, 0].numel(), 1),
+        **own,
+        **options,
     )
 
 
@@ -465,49 +396,39 @@ def train(
     run: Run,
     images: ImageSet,
     *,
-    device: str = "auto",
-    engine: str = "auto",
     measure_every: int = 1,
     callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
-    on_nan: str = "stop",
-    threads: int | str = "auto",
+    **how: Any,
 ) -> None:
-    """Train the run of an experiment to its end, and resume it if it has a checkpoint; a finished run returns at once.
+    """Train the run of an experiment to its end; a finished run returns at once.
+
+    A run that has a checkpoint is resumed.
 
     Args:
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
-        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated. The best epoch of the result is
-            the best of all evaluated ones. `ltpll-research bench engine` measures what an evaluation
-            costs; speeds in records do not include it.
+        measure_every: Epochs between two evaluations on the test set; the last epoch is always
+            evaluated. The best epoch of the result is the best of all evaluated ones.
+            `ltpll-research bench engine` measures what an evaluation costs; speeds in records do
+            not include it.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
-        device, engine, on_nan, threads: As for `build_trainer`.
+        **how: As for `build_trainer`.
 
     Raises:
         BusyError: If another process is training the run.
         InputError: If the settings, the data or the checkpoint cannot be used.
-
-    Examples:
-        run = experiment_run(Path("runs"), Experiment("cifar10", epochs=10))
-        train(run, load_image_set("cifar10"))
-        run.result()["last"]["test"]["balanced_accuracy"]
     """
     # Check everything before the folder is created.
     experiment = Experiment.from_config(run.config)
     if experiment.edition != EDITION and not run.done:
         raise InputError(
-            f"The run {run.folder} is of edition {experiment.edition}, and this version of ltpll trains edition {EDITION}: "
-            "finish it with the version that started it, or train its settings again with `ltpll-research benchmark`."
+            f"The run {run.folder} is of edition {experiment.edition}, and this version of ltpll "
+            f"trains edition {EDITION}: finish it with the version that started it, or train its "
+            "settings again with `ltpll-research benchmark`."
         )
     problem = draw_problem(experiment, images)
-    how: dict[str, Any] = {
-        "device": device,
-        "engine": engine,
-        "on_nan": on_nan,
-        "threads": threads,
-    }
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
     with locked_for_training(run, trainer) as unfinished:
@@ -517,21 +438,16 @@ def train(
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
         names = POSTHOC if bare else POSTHOC[:1] if also else ()
-        posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
         truth = Evaluate(
             problem.x_test,
             problem.y_test,
             problem.y,
             every=measure_every,
             details_every=DETAILS_EVERY,
-            posthoc=posthoc,
+            posthoc={
+                name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names
+            },
         )
-        facts: dict[str, Any] = {
-            "class_counts": counts.tolist(),
-            "classes": list(images.classes),
-            "seeds": dict(problem.seeds),
-        }
-        facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
             run,
             trainer,
@@ -541,7 +457,11 @@ def train(
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
             callbacks=callbacks,
-            **facts,
+            class_counts=counts.tolist(),
+            classes=list(images.classes),
+            seeds=dict(problem.seeds),
+            engine=trainer.engine,
+            processes=trainer.world.size,
         )
 
 
@@ -554,7 +474,8 @@ def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrain
     """The trainer of a run as its checkpoint left it."""
     if not (run.folder / RunFile.CHECKPOINT).exists():
         raise InputError(
-            f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one."
+            f"The run {run.folder} has no checkpoint: only the folder that it was trained in has "
+            "one."
         )
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)

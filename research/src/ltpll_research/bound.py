@@ -1,4 +1,4 @@
-"""The bound of Proposition 1 of the RECORDS paper: how far the learned class distribution can be from the true one."""
+"""Proposition 1 of the RECORDS paper: how far the learned class prior can be from the true one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from ltpll.errors import InputError
 
 
 def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delta: float) -> float:
-    """Bound the L2 distance between the learned and the true class distribution with probability 1 − δ.
+    """Bound the L2 distance between the learned and the true class prior.
 
-    The bound is 4 / ((ln 2 − ln(1 + η)) N) · (d (ln 2N + 2 ln C) − ln δ + ln 2). Class distributions are never further apart than √2,
+    The bound is 4 / ((ln 2 − ln(1 + η)) N) · (d (ln 2N + 2 ln C) − ln δ + ln 2). Class
+    distributions are never further apart than √2,
     so a larger bound is vacuous.
 
     Args:
@@ -32,11 +33,12 @@ def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delt
     """
     if n < 1 or n_classes < 2 or natarajan <= 0:
         raise InputError(
-            f"The bound needs examples, at least two classes and a positive dimension, not {n}, {n_classes} and {natarajan}."
+            "The bound needs examples, at least two classes and a positive dimension, not "
+            f"{n}, {n_classes} and {natarajan}."
         )
     if not 0 <= ambiguity < 1:
         raise InputError(
-            f"The ambiguity degree is {ambiguity}: the bound needs it to lie below 1, and not below 0."
+            f"The ambiguity degree is {ambiguity}: the bound needs it below 1, and not below 0."
         )
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}: it is a probability between 0 and 1.")

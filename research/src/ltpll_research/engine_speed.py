@@ -1,4 +1,4 @@
-"""Measures training speed: views per second end to end, the time of each part of a step, and the share of the device's peak."""
+"""Measures training speed: views per second, the time of each part of a step, share of the peak."""
 
 from __future__ import annotations
 
@@ -24,24 +24,23 @@ from ltpll_research.image_sets.prepared import ImageSet
 def noise_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) -> ImageSet:
     """Noise in the shape of CIFAR; speed does not depend on the content of images."""
     rng = np.random.default_rng(0)
-
-    def draw(n: int) -> Any:
-        return rng.integers(0, 256, (n, side, side, 3), dtype=np.uint8)
-
     y, y_test = np.repeat(np.arange(n_classes), n_per_class), np.arange(n_test) % n_classes
-    return ImageSet(
-        "noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes)))
-    )
+    x, x_test = (rng.integers(0, 256, (n, side, side, 3), dtype=np.uint8) for n in (len(y), n_test))
+    return ImageSet("noise", x, y, x_test, y_test, tuple(map(str, range(n_classes))))
 
 
 def noise_experiment(
     method: str, rebalancer: str, *, width: int, per_class: int, device: str
 ) -> tuple[Experiment, ImageSet]:
-    """The paper's training on noise of the shape of CIFAR-100; a CPU gets few test images, which would take most of the time."""
+    """The paper's training on noise of the shape of CIFAR-100.
+
+    A CPU gets few test images, which would take most of the time.
+    """
     on_cuda = device.startswith("cuda")
     precision = "bfloat16" if on_cuda else "float32"
-    experiment = Experiment(
-        "noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision
+    settings = {"method": method, "rebalancer": rebalancer, "precision": precision}
+    experiment = Experiment.from_mapping(
+        {"data": "noise", "width": width, "epochs": 1000, **settings}
     )
     return experiment, noise_images(per_class, 100, 10_000 if on_cuda else 200)
 
@@ -59,43 +58,43 @@ def bench_engine(
     problem = draw_problem(experiment, images)
     speeds = {}
     for rebalancer in ("none", experiment.rebalancer):
-        trainer = build_trainer(
-            replace(experiment, rebalancer=rebalancer), problem, device=device, engine=engine
-        )
+        measured = replace(experiment, rebalancer=rebalancer)
+        trainer = build_trainer(measured, problem, device=device, engine=engine)
         speeds[rebalancer] = end_to_end_speed(trainer, problem, epochs, measure_every)
-    measured = speeds[experiment.rebalancer]
+    bare, speed = speeds["none"], speeds[experiment.rebalancer]
     parts = _parts(trainer, problem)
-    flops = 3 * _forward_flops(
-        trainer, problem
-    )  # the backward pass does the work twice: for inputs and for weights
+    # The backward pass does the work twice: for inputs and for weights.
+    flops = 3 * _forward_flops(trainer, problem)
     peak = _matrix_peak(trainer.device)
+    memory = None
+    if trainer.device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(trainer.device) / 2**30
     return {
         "experiment": experiment.config(),
         "environment": environment(str(trainer.device)),
         "engine": trainer.engine,
-        "views_per_second": measured["views_per_second"],
-        "training_views_per_second": measured["training_views_per_second"],
-        "views_per_second_without_rebalancer": speeds["none"]["views_per_second"],
-        "rebalancer_cost": speeds["none"]["views_per_second"] / measured["views_per_second"] - 1,
-        "start_seconds": speeds["none"][
-            "start_seconds"
-        ],  # measured first; by the second, everything is compiled
+        "views_per_second": speed["views_per_second"],
+        "training_views_per_second": speed["training_views_per_second"],
+        "views_per_second_without_rebalancer": bare["views_per_second"],
+        "rebalancer_cost": bare["views_per_second"] / speed["views_per_second"] - 1,
+        "start_seconds": bare["start_seconds"],  # by the second measurement, all is compiled
         "epochs_timed": epochs,
         "measure_every": measure_every,
         "milliseconds_per_step": parts,
         "flops_per_view": flops,
         "matrix_peak_tflops": peak / 1e12,
-        "share_of_matrix_peak": flops * measured["views_per_second"] / peak,
-        "peak_memory_gib": torch.cuda.max_memory_allocated(trainer.device) / 2**30
-        if trainer.device.type == "cuda"
-        else None,
+        "share_of_matrix_peak": flops * speed["views_per_second"] / peak,
+        "peak_memory_gib": memory,
     }
 
 
 def end_to_end_speed(
     trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int
 ) -> Record:
-    """Measure whole epochs with and without evaluation, after a warm-up in which steps are compiled and CUDA graphs recorded."""
+    """Measure whole epochs with and without evaluation.
+
+    Steps are compiled, and CUDA graphs recorded, in a warm-up.
+    """
     trainer.prepare(problem.x, problem.candidates)
     truth = Evaluate(problem.x_test, problem.y_test, problem.y)
     truth.on_train_begin(trainer)
@@ -126,7 +125,10 @@ def end_to_end_speed(
 
 
 def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
-    """Milliseconds of each part of a step, run eagerly and separately: inside a replayed CUDA graph, parts cannot be timed."""
+    """Milliseconds of each part of a step, run eagerly and separately.
+
+    Inside a replayed CUDA graph, parts cannot be timed.
+    """
     rows = torch.arange(min(trainer.chunk, len(problem.y)), device=trainer.device)
     size = min(trainer.batch_size, len(rows))
     views = trainer.draw(rows)
@@ -150,34 +152,31 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
         adjusted = trainer.rebalancer.adjust(outputs, "targets", trainer.head)
         trainer.targets[index] = trainer.method.disambiguate(adjusted, targets, candidates)
 
-    def loss() -> None:
-        trainer.method.loss(trainer_outputs, targets, candidates)
+    def milliseconds(work: Callable[[], Any], repeats: int = 10) -> float:
+        return time_milliseconds(trainer, work, repeats)
 
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
-    drawing = time_milliseconds(trainer, lambda: trainer.draw(rows))
-    both = time_milliseconds(trainer, forward_backward)
-    forward_only = time_milliseconds(trainer, forward)
+    drawing = milliseconds(lambda: trainer.draw(rows))
+    both = milliseconds(forward_backward)
+    forward_only = milliseconds(forward)
     with torch.no_grad():
-        refining, losing = time_milliseconds(trainer, refine), time_milliseconds(trainer, loss)
+        refining = milliseconds(refine)
+        losing = milliseconds(lambda: trainer.method.loss(trainer_outputs, targets, candidates))
     parts = {
         "views": drawing * size / len(rows),
         "forward": forward_only,
         "backward": both - forward_only,
         "loss": losing,
         "rebalancer and targets": refining,
-        "optimizer": time_milliseconds(trainer, trainer.optimizer.step),
-        "evaluation of the test set": time_milliseconds(
-            trainer, lambda: trainer.outputs(problem.x_test), repeats=3
-        ),
+        "optimizer": milliseconds(trainer.optimizer.step),
+        "evaluation of the test set": milliseconds(lambda: trainer.outputs(problem.x_test), 3),
     }
     if trainer.engine != "eager":
         for _ in range(5):
             trainer._runner.step(index, batch)
-        parts["whole step, replayed"] = time_milliseconds(
-            trainer, lambda: trainer._runner.step(index, batch)
-        )
+        parts["whole step, replayed"] = milliseconds(lambda: trainer._runner.step(index, batch))
     return parts
 
 
@@ -212,14 +211,10 @@ def _forward_flops(trainer: PartialLabelTrainer, problem: Problem) -> int:
 
 
 def _matrix_peak(device: torch.device) -> float:
-    """Operations per second of a large matrix product: what the device reaches in practice, not on its data sheet."""
+    """Operations per second of a large matrix product: what the device reaches in practice."""
     on_cuda = device.type == "cuda"
-    n = 8192 if on_cuda else 1024
-    a, b = (
-        torch.randn(n, n, device=device, dtype=torch.bfloat16 if on_cuda else torch.float32)
-        for _ in range(2)
-    )
-
+    n, dtype = (8192, torch.bfloat16) if on_cuda else (1024, torch.float32)
+    a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
     for _ in range(3):
         a @ b
     _synchronize(device)

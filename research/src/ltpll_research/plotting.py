@@ -1,23 +1,15 @@
-"""Figures drawn with matplotlib without a display; this package installs it."""
+"""Figures drawn with matplotlib without a display."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import required_by
 from ltpll.files import write_when_complete
-
-
-def require_matplotlib() -> None:
-    """Fail before hours of training rather than after, when the figure is drawn."""
-    with required_by("Drawing a figure", install="ltpll-research"):
-        import matplotlib.figure  # noqa: F401
 
 
 def new_figure(**options: Any) -> Any:
     """Create an empty matplotlib figure."""
-    require_matplotlib()
     from matplotlib.figure import Figure
 
     return Figure(**options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,16 @@ from ltpll_research.image_sets.prepared import ImageSet
 
 def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
     """Compute the features of images, (N, dim), on the trainer's device."""
-    return trainer.outputs(torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)).features[
-        0
-    ]
+    images = torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)
+    return trainer.outputs(images).features[0]
 
 
-@dataclass(frozen=True)
-class ProbeRecipe:
-    """The paper's recipe for the linear classifier: SGD with a learning rate that decays exponentially from `lr` to `last_lr`."""
-
-    epochs: int = 500
-    batch_size: int = 1000
-    momentum: float = 0.7
-    weight_decay: float = 5e-4
-    lr: float = 1e-2
-    last_lr: float = 1e-6
+# The paper's recipe for the linear classifier: the learning rate decays exponentially.
+EPOCHS = 500
+BATCH_SIZE = 1000
+MOMENTUM = 0.7
+WEIGHT_DECAY = 5e-4
+FIRST_LR, LAST_LR = 1e-2, 1e-6
 
 
 def balanced_rows(
@@ -48,7 +42,8 @@ def balanced_rows(
     n = int(sizes.min()) if shots is None else shots
     if n > sizes.min():
         raise InputError(
-            f"The probe needs {n} examples of every class, but class {int(sizes.argmin())} has {int(sizes.min())}."
+            f"The probe needs {n} examples of every class, but class {int(sizes.argmin())} has "
+            f"{int(sizes.min())}."
         )
     rng = np.random.default_rng(seed)
     return np.concatenate(
@@ -61,11 +56,10 @@ def fit_probe(
     y: Tensor,
     n_classes: int,
     seed: int,
-    recipe: ProbeRecipe | None = None,
+    epochs: int = EPOCHS,
     on_epoch: Callable[[], None] = lambda: None,
 ) -> nn.Linear:
     """Train a linear classifier on fixed features."""
-    recipe = recipe or ProbeRecipe()
     generator = torch.Generator(x.device).manual_seed(seed)
     # The default initialisation would draw from torch's global random state.
     head: nn.Linear = nn.utils.skip_init(nn.Linear, x.shape[1], n_classes, device=x.device)
@@ -73,15 +67,13 @@ def fit_probe(
         head.weight.normal_(0, 0.01, generator=generator)
         head.bias.zero_()
     optimizer = torch.optim.SGD(
-        head.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        head.parameters(), lr=FIRST_LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
     )
-    for epoch in range(recipe.epochs):
-        optimizer.param_groups[0]["lr"] = recipe.lr * (recipe.last_lr / recipe.lr) ** (
-            epoch / max(recipe.epochs - 1, 1)
-        )
-        for rows in torch.randperm(len(x), generator=generator, device=x.device).split(
-            recipe.batch_size
-        ):
+    for epoch in range(epochs):
+        share = epoch / max(epochs - 1, 1)
+        optimizer.param_groups[0]["lr"] = FIRST_LR * (LAST_LR / FIRST_LR) ** share
+        order = torch.randperm(len(x), generator=generator, device=x.device)
+        for rows in order.split(BATCH_SIZE):
             optimizer.zero_grad(set_to_none=True)
             nn.functional.cross_entropy(head(x[rows]), y[rows]).backward()
             optimizer.step()
@@ -91,7 +83,7 @@ def fit_probe(
 
 @torch.no_grad()
 def top_accuracies(head: nn.Linear, x: Tensor, y: Tensor) -> dict[str, float]:
-    """Compute the top-1 and top-5 accuracy of a linear classifier; with five classes or fewer, the latter is 1."""
+    """The top-1 and top-5 accuracy of a linear classifier; with up to five classes, top-5 is 1."""
     found = evaluate(head(x), y)
     return {"top1": found.accuracy, "top5": 1.0 if found.top5 is None else found.top5}
 
@@ -102,7 +94,7 @@ def probe(
     shots: Sequence[int | None],
     *,
     seed: int = 0,
-    recipe: ProbeRecipe | None = None,
+    epochs: int = EPOCHS,
     on_epoch: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Train linear classifiers on a run's features with balanced labels, and test them.
@@ -110,9 +102,10 @@ def probe(
     Args:
         trainer: The trainer of a finished run, see `reopen_trainer`.
         images: The image set that the run was trained on.
-        shots: The number of training examples per class, one entry per classifier; None uses as many as the smallest class has.
+        shots: The number of training examples per class, one entry per classifier; None uses as
+            many as the smallest class has.
         seed: Draws the examples, the initial weights and the order of the batches.
-        recipe: How the classifiers are trained; the paper's recipe by default.
+        epochs: How long each classifier is trained; the paper's number by default.
         on_epoch: Called after every epoch of every classifier.
 
     Returns:
@@ -120,10 +113,6 @@ def probe(
 
     Raises:
         InputError: If a class has fewer examples than asked for.
-
-    Examples:
-        images = load_image_set("cifar100")
-        probe(reopen_trainer(run, images, "cuda"), images, [None, 100, 50])
     """
     n_classes = len(images.classes)
     x_test = image_features(trainer, images.x_test)
@@ -133,7 +122,7 @@ def probe(
         rows = balanced_rows(images.y_train, n, seed)
         x = image_features(trainer, images.x_train[rows])
         y = torch.from_numpy(images.y_train[rows]).to(trainer.device)
-        head = fit_probe(x, y, n_classes, seed, recipe, on_epoch)
+        head = fit_probe(x, y, n_classes, seed, epochs, on_epoch)
         results.append({"shots": n, "examples": len(rows), **top_accuracies(head, x_test, y_test)})
     return results
 
@@ -142,13 +131,8 @@ def write_probe(
     run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int
 ) -> Path:
     """Write the results of `probe` to the run folder, and return their path."""
-    record = {
-        "run": run.key,
-        "epoch": trainer.epoch,
-        "probe_epochs": epochs,
-        "seed": seed,
-        "results": results,
-    }
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed}
+    record["results"] = results
     path = run.folder / "probe.json"
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
     return path

@@ -1,4 +1,4 @@
-"""Summary: run records grouped into the rows of a table, with mean, standard deviation and number of seeds."""
+"""Summary: run records grouped into the rows of a table, with mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from ltpll.errors import InputError
 from ltpll.runs.schema import Record
 
-# What distinguishes the runs of one table; `code` differs between versions of the program that are compared on purpose.
+# What distinguishes the runs of one table; `code` differs between versions of the program that are
+# compared on purpose.
 NOT_SETTING = {"method", "rebalancer", "extras", "seed", "code"}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The mean over runs, the sample standard deviation (None for a single run) and the number of runs."""
+    """The mean over runs, the sample standard deviation and the number of runs."""
 
     mean: float
-    std: float | None
+    std: float | None  # None for a single run
     n: int
 
     @classmethod
@@ -29,9 +30,8 @@ class Figure:
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return cls(
-            statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known)
-        )
+        std = statistics.stdev(known) if len(known) > 1 else None
+        return cls(statistics.fmean(known), std, len(known))
 
     def percent(self) -> str:
         spread = "" if self.std is None else f" ± {100 * self.std:.1f}"
@@ -46,7 +46,8 @@ class Row:
     rebalancer: str
     extras: tuple[str, ...]
     posthoc: str  # the name of an adjustment of the trained model, or empty
-    setting: str  # all other entries of the config except the seed, as text; only rows with the same setting are compared
+    # All other entries of the config but the seed, as text; only rows of one setting are compared.
+    setting: str
     records: tuple[Record, ...]
 
     @property
@@ -61,7 +62,7 @@ class Row:
 
     @property
     def bare(self) -> bool:
-        """Whether this is the method without any rebalancing, with which the other rows are compared."""
+        """Whether this is the method without rebalancing, with which other rows are compared."""
         return self.rebalancer == "none" and not self.posthoc
 
     @property
@@ -85,7 +86,7 @@ class Row:
 
 
 def rows(records: Sequence[Record]) -> list[Row]:
-    """Group records into rows, in order of first appearance; a post-hoc row follows the row that it adjusts.
+    """Group records into rows; a post-hoc row follows the row that it adjusts.
 
     Args:
         records: The records of benchmark runs or of a study.
@@ -96,21 +97,16 @@ def rows(records: Sequence[Record]) -> list[Row]:
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}
     for record in records:
         config = record["config"]
-        setting = json.dumps(
-            {key: value for key, value in config.items() if key not in NOT_SETTING}, sort_keys=True
-        )
-        groups.setdefault(
-            (config["method"], config["rebalancer"], tuple(config.get("extras", ())), setting), []
-        ).append(record)
+        kept = {key: value for key, value in config.items() if key not in NOT_SETTING}
+        parts = (config["method"], config["rebalancer"], tuple(config.get("extras", ())))
+        groups.setdefault((*parts, json.dumps(kept, sort_keys=True)), []).append(record)
     table = []
     for (method, rebalancer, extras, setting), group in groups.items():
         _check_seeds(group)
         posthoc = {name: None for record in group for name in record.get("posthoc", ())}
         for name in ["", *posthoc]:
-            having = tuple(
-                record for record in group if not name or name in record.get("posthoc", ())
-            )
-            table.append(Row(method, rebalancer, extras, name, setting, having))
+            having = [one for one in group if not name or name in one.get("posthoc", ())]
+            table.append(Row(method, rebalancer, extras, name, setting, tuple(having)))
     return table
 
 
@@ -120,38 +116,31 @@ def _check_seeds(group: Sequence[Record]) -> None:
         seed, key = record["config"]["seed"], str(record.get("key", "?"))
         if seed in seen:
             raise InputError(
-                f"The runs {seen[seed]} and {key} are the same experiment with the same seed {seed}: leave one of them out."
+                f"The runs {seen[seed]} and {key} are the same experiment with the same seed "
+                f"{seed}: leave one of them out."
             )
         seen[seed] = key
 
 
 def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
-    """The gain of a row over its method without rebalancing, in balanced accuracy at the last epoch.
+    """The gain of a row over its method without rebalancing, in balanced accuracy.
 
-    Runs are paired by seed, which cancels the variation that the draw of data adds to both.
+    It is measured at the last epoch. Runs are paired by seed, which cancels the variation that the
+    draw of data adds to both.
 
     Returns:
         The gain and its standard error; None if there is nothing to compare with, or only one seed.
     """
     setting = (row.method, row.extras, row.setting)
-    reference = next(
-        (
-            other
-            for other in table
-            if other.bare and (other.method, other.extras, other.setting) == setting
-        ),
-        None,
-    )
-    if reference is None or row.bare:
+    bare = [one for one in table if one.bare and (one.method, one.extras, one.setting) == setting]
+    if not bare or row.bare:
         return None
 
     def by_seed(row: Row) -> dict[int, float]:
-        return {
-            record["config"]["seed"]: record["last"][row.key]["balanced_accuracy"]
-            for record in row.records
-        }
+        last = ((record["config"]["seed"], record["last"][row.key]) for record in row.records)
+        return {seed: figures["balanced_accuracy"] for seed, figures in last}
 
-    mine, without = by_seed(row), by_seed(reference)
+    mine, without = by_seed(row), by_seed(bare[0])
     figure = Figure.of(mine[seed] - without[seed] for seed in sorted(mine.keys() & without.keys()))
     if figure is None or figure.std is None:
         return None
@@ -160,13 +149,14 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """Our number beside another one, such as a paper's, as texts; a text is empty where there is no number."""
+    """Our number beside another one, such as a paper's, as texts; empty without a number."""
 
     ours: str
     best: str  # ours at the best test epoch
     other: str
     difference: str
-    note: str = ""  # in brackets: the number of our runs and how they were trained, where these differ from cell to cell
+    # In brackets: the number of our runs and how they were trained, where that differs.
+    note: str = ""
     marked: bool = False  # whether the difference is large
 
 
@@ -181,7 +171,7 @@ class ComparisonTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One or several tables that compare our numbers with others, and a sentence on how ours were made."""
+    """Tables that compare our numbers with others, and a sentence on how ours were made."""
 
     title: str
     tables: Sequence[ComparisonTable]

@@ -21,18 +21,16 @@ def draw_tsne(
     figure = new_figure(figsize=(6, 6), layout="constrained")
     rows = np.random.default_rng(seed).permutation(len(images.y_test))[:most]
     features = image_features(trainer, images.x_test[rows]).cpu().numpy()
-    places = TSNE(
-        init="pca", random_state=seed, perplexity=min(30, max((len(rows) - 1) // 3, 1))
-    ).fit_transform(features)
+    perplexity = min(30, max((len(rows) - 1) // 3, 1))
+    tsne = TSNE(init="pca", random_state=seed, perplexity=perplexity)
+    places = tsne.fit_transform(features)
     panel = figure.subplots()
     labels = images.y_test[rows]
     has_legend = len(images.classes) <= 20
     for c, name in enumerate(images.classes):
         points = places[labels == c]
         colour = f"C{c}" if len(images.classes) <= 10 else None
-        panel.scatter(
-            points[:, 0], points[:, 1], s=5, color=colour, label=name if has_legend else None
-        )
+        panel.scatter(*points.T, s=5, color=colour, label=name if has_legend else None)
     panel.set(xticks=[], yticks=[])
     if has_legend:
         figure.legend(loc="outside lower center", ncols=5, fontsize=8, markerscale=3)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import signal
 import socket
 import time
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -34,6 +32,10 @@ def archive(tmp_path, monkeypatch):
         (PublishedArchive("https://example.invalid/cifar-10-binary.tar.gz", md5),),
     )
     return path
+
+
+def left(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def data(*arguments):
@@ -63,7 +65,6 @@ def test_prepare_honours_the_environment_variable(archive, tmp_path, monkeypatch
         (("prepare", "cifar11"), "There is no image set 'cifar11'"),
         (("prepare", "cifar10", "--archive", "nowhere.tar.gz"), "nowhere.tar.gz cannot be read"),
         (("prepare", "cifar100", "--archive", "ARCHIVE"), "md5 sum"),
-        (("prepare", "cifar100", "--archive", "ARCHIVE", "--no-check"), "There is no train.bin"),
     ],
 )
 def test_errors_that_the_user_can_fix_are_input_errors(archive, tmp_path, arguments, fragment):
@@ -74,37 +75,23 @@ def test_errors_that_the_user_can_fix_are_input_errors(archive, tmp_path, argume
     assert not (tmp_path / "root").exists()
 
 
-def test_no_check_accepts_a_repacked_archive(archive, tmp_path):
-    archive.write_bytes(tar_bytes(cifar10_files(1)[0]))
-    assert (
-        data(
-            "prepare", "cifar10", "--archive", archive, "--no-check", "--data-root", tmp_path
-        ).exit_code
-        == 0
-    )
-    assert np.array_equal(load_image_set("cifar10", tmp_path).y_train, cifar10_files(1)[1][0])
-
-
 def test_list_of_an_empty_root_names_the_commands_that_prepare_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     result = data("list", "--data-root", tmp_path / "none")
     assert result.exit_code == 0
-    assert f"No image set is prepared in {tmp_path / 'none'}." in result.output
     for name in ("cifar10", "cifar100", "voc2007"):
         assert f"`ltpll-research data prepare {name}`" in result.output
     assert not (tmp_path / "none").exists()
 
 
-def test_list_shows_a_row_for_each_prepared_set_and_verify_checks_it(archive, tmp_path):
+def test_list_shows_a_line_for_each_set(archive, tmp_path):
     root = tmp_path / "[root]"
     data("prepare", "cifar10", "--archive", archive, "--data-root", root)
     shown = data("list", "--data-root", root).output
-    assert re.search(r"cifar10 +35 \+ 10 +10 +0\.1 MiB +not checked", shown), shown
-    assert f"each set is a folder in {root}\n" in shown
-    assert "Not prepared: cifar100" in shown
-    assert "Not prepared: voc2007" in shown
-    shown = data("list", "--verify", "--data-root", root).output
-    assert re.search(r"cifar10 .* ok ", shown), shown
+    assert "cifar10: 35 training and 10 test images of 10 classes" in shown
+    assert "cifar100: not prepared" in shown
+    assert "voc2007: not prepared" in shown
+    assert data("list", "--verify", "--data-root", root).exit_code == 0
 
 
 def test_list_verify_finds_a_flipped_byte_and_exits_with_2(archive, tmp_path):
@@ -116,7 +103,6 @@ def test_list_verify_finds_a_flipped_byte_and_exits_with_2(archive, tmp_path):
     assert data("list", "--data-root", tmp_path / "root").exit_code == 0
     result = data("list", "--verify", "--data-root", tmp_path / "root")
     assert result.exit_code == 2
-    assert re.search(r"cifar10 .* damaged ", result.output), result.output
     assert "x_test.npy has changed since it was written" in result.output
 
 
@@ -126,7 +112,8 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         code = (
             "from ltpll_research.cli import data as commands\n"
             "from ltpll_research.image_sets import archives\n"
-            f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
+            f"one = archives.PublishedArchive({url!r}, '0' * 32)\n"
+            "archives.PUBLISHED_ARCHIVES['cifar10'] = (one,)\n"
             "commands.app()"
         )
         root, log = tmp_path / "data", tmp_path / "log"
@@ -157,4 +144,4 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
     assert status == 130, printed
     assert "Interrupted: nothing was changed" in printed
     assert "Traceback" not in printed
-    assert list(root.iterdir()) == []
+    assert left(root) == []

@@ -91,17 +91,21 @@ def test_the_archive_of_the_other_cifar_set_is_refused(write):
         (
             "data_batch_2.bin",
             lambda old: old[:-1],
-            "data_batch_2.bin in the archive has 18437 bytes, not a whole number of records of 3073",
+            "data_batch_2.bin does not hold records of 3073 bytes with labels below 10",
         ),
-        ("test_batch.bin", lambda old: b"", "test_batch.bin in the archive has 0 bytes"),
+        ("test_batch.bin", lambda old: b"", "test_batch.bin does not hold records"),
         (
             "test_batch.bin",
             lambda old: old[:3073] + b"\x0a" + old[3074:],
-            "Record 1 of test_batch.bin has the label 10, not one of 0 to 9",
+            "test_batch.bin does not hold records",
         ),
-        ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names instead of 10"),
-        ("batches.meta.txt", lambda old: old.replace(b"dog", b"cat"), "9 distinct names"),
-        ("batches.meta.txt", lambda old: b"\xff\xfe", "is not text"),
+        ("batches.meta.txt", lambda old: b"cat\ndog\n", "does not have 10 distinct names"),
+        (
+            "batches.meta.txt",
+            lambda old: old.replace(b"dog", b"cat"),
+            "does not have 10 distinct names",
+        ),
+        ("batches.meta.txt", lambda old: b"\xff\xfe", "does not have 10 distinct names"),
     ],
 )
 def test_damage_to_cifar10_is_reported(write, member, change, fragment):
@@ -113,16 +117,16 @@ def test_damage_to_cifar10_is_reported(write, member, change, fragment):
 @pytest.mark.parametrize(
     ("change", "fragment"),
     [
-        (lambda old: bytes([(old[0] + 1) % 20]) + old[1:], "has images of 2 superclasses"),
+        (lambda old: bytes([(old[0] + 1) % 20]) + old[1:], "exactly one superclass"),
         (
             lambda old: bytes([20]) + old[1:],
-            "Record 0 of train.bin has the coarse label 20, not one of 0 to 19",
+            "with labels below 20 and 100",
         ),
         (
             lambda old: old[:1] + bytes([100]) + old[2:],
-            "Record 0 of train.bin has the fine label 100, not one of 0 to 99",
+            "with labels below 20 and 100",
         ),
-        (lambda old: old + b"\0", "not a whole number of records of 3074"),
+        (lambda old: old + b"\0", "does not hold records of 3074 bytes"),
     ],
 )
 def test_damage_to_cifar100_is_reported(write, change, fragment):
@@ -138,4 +142,4 @@ def test_a_class_of_cifar100_without_images_has_no_superclass_and_is_refused(wri
             -1, 3074
         )
         files[f"cifar-100-binary/{split}.bin"] = rows[rows[:, 1] != 42].tobytes()
-    assert "The class 'fine_42' has no images" in refusal(lambda: read_cifar100(write(files)))
+    assert "exactly one superclass" in refusal(lambda: read_cifar100(write(files)))

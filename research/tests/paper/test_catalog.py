@@ -59,9 +59,10 @@ def test_tables_that_repeat_each_other_agree():
 
 
 def test_overall_accuracy_is_the_mean_over_classes_except_in_nine_cells_of_the_paper():
-    """CIFAR-100-LT has 35 many, 35 medium and 30 few classes at imbalance 100, and the test set is balanced.
+    """CIFAR-100-LT has 35 many, 35 medium and 30 few classes at imbalance 100.
 
-    Nine cells of the appendix, mostly LW's, do not add up in print; more than that would be errors in our copy.
+    Nine cells of the appendix, mostly LW's, do not add up in print; more than that would be errors
+    in our copy.
     """
     odd = []
     for table in ("fine-grained", "fine-grained-nu"):

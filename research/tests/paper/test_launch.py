@@ -1,4 +1,4 @@
-"""Grids on a CPU, shared between processes and with failing runs; killed runs are in tests/test_survival.py."""
+"""Grids on a CPU, shared between processes and with failing runs."""
 
 import json
 
@@ -77,18 +77,6 @@ def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
             3,
             4,
         ]
-
-
-def test_parallel_runs_give_the_same_records(root, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-    assert call(root, "--epochs", "2", cwd=one).returncode == 0
-    both = call(
-        root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "research_command")
-    )
-    assert both.returncode == 0, both.stderr
-    assert results(one) == results(two)
 
 
 def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_path):

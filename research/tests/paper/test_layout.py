@@ -1,4 +1,4 @@
-"""Tables like the paper's: methods down, settings across, and nothing compared that was trained differently without saying so."""
+"""Tables like the paper's: methods down, settings across, and differences in training named."""
 
 from ltpll_research.paper.catalog import ITEMS
 from ltpll_research.paper.compare import ComparedCell, compare

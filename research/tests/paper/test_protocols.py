@@ -1,4 +1,4 @@
-"""The protocols of the systems: what their runs are, how rows name them, and what remains of them in fewer epochs."""
+"""The protocols of the systems: their runs, how rows name them, and what fewer epochs leave."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_systems_share_their_runs_with_the_tables_of_the_paper():
 
 @pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
 def test_rows_of_different_length_say_so(item):
-    """Rows of one column with the same label are trained equally long, and the label of any other length has it in words."""
+    """Rows of one column with the same label are trained equally long."""
     for number in range(len(item.columns)):
         for line in item.lines:
             epochs = experiment_of(line.cells[number].setting, {}, 0).epochs
@@ -131,10 +131,10 @@ def test_an_unknown_protocol_is_refused_with_a_suggestion():
     assert "Did you mean 'solar'" in refusal(lambda: find_protocol("solr"), UnknownNameError)
 
 
-# ---- fewer epochs -----------------------------------------------------------------------------------------------------
+# ---- fewer epochs ----------------------------------------------------------------------------
 
 
-def test_with_another_number_of_epochs_milestones_and_stated_stages_keep_their_shares_and_other_stages_are_the_methods():
+def test_with_another_number_of_epochs_milestones_and_stated_stages_keep_their_shares():
     made = experiment_of(
         {
             **CIFAR10,

@@ -28,7 +28,8 @@ def test_every_published_number_is_judged_once():
     of_solar = 2  # with its own protocol, alone and with logit adjustment, as its own paper reports
     assert sum(len(group.cells) for group in groups) == len(distinct) + of_solar
     assert verdicts_markdown(Finished([]), 1).startswith(
-        f"Of {len(distinct) + of_solar} published numbers, 0 are reproduced; for 0 only the best epoch agrees; 0 are not reproduced; "
+        f"Of {len(distinct) + of_solar} published numbers, 0 are reproduced; for 0 only the best "
+        "epoch agrees; 0 are not reproduced; "
         f"{len(distinct) + of_solar} have not been run (n = 0).\n"
     )
 
@@ -109,7 +110,7 @@ def test_systems_without_runs_are_named_or_counted_by_method():
     assert "corr + records" not in names
     assert (
         missing[3]
-        == f"0 of {6 * (len({line.label for name in published() for line in ITEMS[name].lines}) - 1)}"
+        == f"0 of {6 * (len({one.label for name in published() for one in ITEMS[name].lines}) - 1)}"
     )
 
 

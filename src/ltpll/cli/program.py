@@ -13,7 +13,6 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from ltpll import __version__
 from ltpll.cli.console import console, print_error, print_note
 from ltpll.cli.options import words_of_option
 from ltpll.errors import InputError, InputWarning, on_command_line
@@ -32,6 +31,8 @@ def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer
 
     def show_version(show: bool) -> None:
         if show:
+            from ltpll import __version__  # read from the package's metadata, which takes time
+
             console.print(f"{name} {__version__}")
             raise typer.Exit
 

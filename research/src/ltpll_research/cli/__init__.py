@@ -1,4 +1,4 @@
-"""The command line `ltpll-research`: each command parses its options, calls the library and prints the result."""
+"""The command line `ltpll-research`: commands parse options, call the library and print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ltpll_research.cli.benchmark import benchmark
 from ltpll_research.cli.bound import bound
 from ltpll_research.cli.data import app as data_commands
 from ltpll_research.cli.demo import demo
-from ltpll_research.cli.options import ExperimentCommand
 from ltpll_research.cli.probe import probe, tsne
 from ltpll_research.cli.report import report
 from ltpll_research.cli.reproduce import reproduce
@@ -16,14 +15,15 @@ from ltpll_research.cli.toy import toy
 
 app = make_program(
     "ltpll-research",
-    "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small studies.",
+    "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small "
+    "studies.",
     trained_by=("benchmark",),
 )
 STUDIES, IMAGES, INSPECT = "Studies on any machine", "Image benchmarks", "Inspect results"
 app.command(rich_help_panel=STUDIES)(demo)
 app.command(rich_help_panel=STUDIES)(toy)
 app.add_typer(data_commands, name="data", rich_help_panel=IMAGES)
-app.command(rich_help_panel=IMAGES, cls=ExperimentCommand)(benchmark)
+app.command(rich_help_panel=IMAGES)(benchmark)
 app.command(rich_help_panel=IMAGES)(reproduce)
 app.add_typer(bench_commands, name="bench", rich_help_panel=IMAGES)
 app.command(rich_help_panel=INSPECT)(report)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
+import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Device, Engine, JsonFile, part_option, training_option
 from ltpll.cli.outputs import check_outputs
 
 app = typer.Typer(help="Measure the speed of training on this machine.", no_args_is_help=True)
-size_option = partial(typer.Option, rich_help_panel="Sizes")
 
 
 @app.callback()
@@ -26,31 +25,33 @@ def bench() -> None:
 @app.command()
 def engine(
     context: typer.Context,
-    method: Annotated[str, part_option(help="Method to measure; see `ltpll list`.")] = "corr",
+    method: Annotated[str, opt.part_option(help="Method to measure; see `ltpll list`.")] = "corr",
     rebalancer: Annotated[
-        str, part_option(help="Rebalancer to measure; it is compared with none.")
+        str, opt.part_option(help="Rebalancer to measure; it is compared with none.")
     ] = "records",
     width: Annotated[
-        int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")
+        int, opt.part_option(min=1, help="Channels of the first stage of the ResNet-18.")
     ] = 64,
     per_class: Annotated[
-        int, size_option(min=100, help="Size of the largest of 100 classes.")
+        int, opt.data_option(min=100, help="Size of the largest of 100 classes.")
     ] = 500,
     epochs: Annotated[
-        int, training_option(min=1, help="Epochs in each of three timed passes.")
+        int, opt.training_option(min=1, help="Epochs in each of three timed passes.")
     ] = 10,
     measure_every: Annotated[
         int,
-        training_option(
+        opt.training_option(
             min=1,
             help="Epochs between evaluations on the test set, as for `ltpll-research benchmark`.",
         ),
     ] = 1,
-    steps: Engine = "auto",
-    device: Device = "auto",
-    json_file: JsonFile = None,
+    steps: opt.Engine = "auto",
+    device: opt.Device = "auto",
+    json_file: Annotated[
+        Path | None, opt.output_option("--json", help="Also write the results to this JSON file.")
+    ] = None,
 ) -> None:
-    """Measure the views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
+    """Measure the speed of the paper's training (ResNet-18, 32×32, batch 256), part by part."""
     from ltpll.files import write_atomically
     from ltpll.validation import chosen_device
     from ltpll_research.engine_speed import bench_engine, noise_experiment
@@ -61,14 +62,8 @@ def engine(
     experiment, images = noise_experiment(
         method, rebalancer, width=width, per_class=per_class, device=device
     )
-    found = bench_engine(
-        experiment,
-        device=device,
-        engine=steps,
-        images=images,
-        epochs=epochs,
-        measure_every=measure_every,
-    )
+    timed = {"epochs": epochs, "measure_every": measure_every}
+    found = bench_engine(experiment, device=device, engine=steps, images=images, **timed)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("part of a step (256 examples), measured alone")
     table.add_column("ms", justify="right")
@@ -76,14 +71,13 @@ def engine(
         table.add_row(name, f"{milliseconds:.2f}")
     console.print(table)
     console.print(
-        f"{found['views_per_second']:,.0f} views/s end to end, {found['training_views_per_second']:,.0f} without evaluation "
-        f"({found['engine']} steps, {found['environment']['hardware']})"
-    )
-    console.print(
-        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that matrix products reach here"
-    )
-    console.print(
-        f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s"
+        f"{found['views_per_second']:,.0f} views/s end to end, "
+        f"{found['training_views_per_second']:,.0f} without evaluation "
+        f"({found['engine']} steps, {found['environment']['hardware']})\n"
+        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s "
+        "that matrix products reach here\n"
+        f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up "
+        f"{found['start_seconds']:.0f} s"
     )
     if found["peak_memory_gib"] is not None:
         console.print(f"peak memory {found['peak_memory_gib']:.2f} GiB")

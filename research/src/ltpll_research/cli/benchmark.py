@@ -1,4 +1,4 @@
-"""The benchmark command: one experiment on an image set that is made long-tailed and ambiguous."""
+"""The benchmark command: one experiment on an image set, made long-tailed and ambiguous."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-import ltpll.cli.options as opt
-from ltpll.cli.config_file import read_config
+import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
+from ltpll.cli.training import exit_on_interrupt, prepare_run, torchrun_processes
 from ltpll.errors import InputError
 from ltpll.formatting import command
 from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record, Run
-from ltpll_research.cli import options as image_options
 from ltpll_research.schema import check_record
 
 
@@ -29,59 +27,62 @@ def benchmark(
             show_default=False,
         ),
     ] = None,
-    imbalance: image_options.Imbalance = None,
-    ambiguity: image_options.Ambiguity = None,
-    superclass: image_options.Superclass = None,
-    lacking: Annotated[
+    imbalance: Annotated[
         float | None,
-        opt.data_option(help="Share of candidate sets from which the true label is removed."),
+        opt.data_option(help="Size of the largest class over the smallest.", show_default="100.0"),
     ] = None,
-    draw: Annotated[
-        str | None,
+    ambiguity: Annotated[
+        float | None,
         opt.data_option(
-            help="Subset and candidates: new ones for each seed, or those of the RECORDS paper's code.",
-            metavar="seeded|authors",
+            help="Probability that a wrong label joins a candidate set.", show_default="0.05"
         ),
     ] = None,
-    data_root: image_options.DataRoot = None,
+    superclass: Annotated[
+        bool | None,
+        opt.data_option(
+            "--superclass/--uniform",
+            help="Make labels of the same superclass eight times as ambiguous as others.",
+            show_default="uniform",
+        ),
+    ] = None,
+    data_root: opt.DataRoot = None,
     recipe: Annotated[
         str,
         opt.part_option(
-            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, mixup, balanced head, flip-crop, "
-            "lr 0.03, 200 epochs). A config file and other options override them."
+            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, "
+            "mixup, balanced head, flip-crop, lr 0.03, 200 epochs). A config file and other "
+            "options override them."
         ),
     ] = "paper",
-    method: opt.Method = None,
-    rebalancer: opt.Rebalancer = None,
-    extra: opt.Extra = None,
-    truth_missing: Annotated[
-        float | None,
-        opt.part_option(help="Share of sets that the training assumes to lack the true label."),
-    ] = None,
-    width: Annotated[
-        int | None, opt.part_option(help="Channels of the first stage of the ResNet-18.")
-    ] = None,
-    views: Annotated[
-        str | None, opt.part_option(help="Augmentation: paper, flip-crop or crop (never mirrored).")
-    ] = None,
-    config: opt.Config = None,
-    epochs: opt.Epochs = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.LearningRate = None,
-    schedule: Annotated[
+    method: Annotated[
         str | None,
-        opt.training_option(
-            help="How the learning rate falls: along a cosine, or to a tenth after each milestone.",
-            metavar="cosine|step",
+        opt.part_option(
+            help="How labels are disambiguated; see `ltpll list`.", show_default="corr"
         ),
     ] = None,
-    milestones: Annotated[
-        list[int] | None,
-        opt.training_option(
-            help="With --schedule step: the learning rate falls to a tenth after each of these epochs, such as 700 800 900."
+    rebalancer: Annotated[
+        str | None,
+        opt.part_option(
+            help="How class imbalance is corrected; see `ltpll list`.", show_default="records"
         ),
     ] = None,
-    seed: opt.Seed = None,
+    extra: Annotated[
+        list[str] | None,
+        opt.part_option(help="Additional loss term; see `ltpll list`. May be repeated."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        opt.training_option(
+            help="YAML file with settings; options on the command line override it."
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, opt.training_option(help="Passes over the training data.", show_default="800")
+    ] = None,
+    seed: Annotated[
+        int | None, opt.training_option(help="Seed of everything random.", show_default="0")
+    ] = None,
+    change: opt.Settings = None,
     measure_every: Annotated[
         int,
         opt.training_option(
@@ -89,53 +90,57 @@ def benchmark(
             help="Epochs between evaluations on the test set, of which the best epoch is reported.",
         ),
     ] = 1,
-    on_nan: opt.OnNan = "stop",
+    on_nan: Annotated[
+        str,
+        opt.training_option(
+            help="On a NaN or infinite loss: stop, or skip (drop the batch and count it).",
+            metavar="stop|skip",
+        ),
+    ] = "stop",
     out: Annotated[Path, opt.output_option(help="Folder in which each run gets a folder.")] = Path(
         "ltpll-runs/images"
     ),
-    tensorboard: opt.TensorBoard = False,
+    tensorboard: Annotated[
+        bool,
+        opt.output_option("--tensorboard", help="Write TensorBoard events to the run folder."),
+    ] = False,
     fresh: opt.Fresh = False,
     device: opt.Device = "auto",
     engine: opt.Engine = "auto",
-    precision: Annotated[
-        str | None,
+    threads: Annotated[
+        int | None,
         opt.hardware_option(
-            help="float32 or bfloat16.", show_default="bfloat16 on CUDA, float32 elsewhere"
+            min=1, help="CPU threads.", show_default="one or all, whichever is faster"
         ),
     ] = None,
-    threads: opt.Threads = None,
 ) -> None:
-    """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
+    """Train one experiment on an image set, by default with the RECORDS paper's protocol.
+
+    Rerun the command to resume.
+    """
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
-    from ltpll.training.callbacks import Callback
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import FIRST_EDITION, Experiment, experiment_run, with_recipe
     from ltpll_research.benchmark import train as train_run
     from ltpll_research.image_sets.prepared import load_image_set
+    from ltpll_research.paper.grid import parse_settings
 
-    settings = read_config(config)
+    settings = opt.read_config(config)
     settings["data"] = _image_set(data or settings.get("data"))
-    settings |= given(
+    others = parse_settings(" ".join(change or ()))
+    if others.get("schedule", "step") != "step":
+        settings.pop("milestones", None)  # of the config file's schedule, which is replaced
+    settings |= others
+    settings |= opt.given(
         imbalance=imbalance,
         ambiguity=ambiguity,
         superclass=superclass,
-        width=width,
-        views=views,
         method=method,
-    )
-    settings |= given(
         rebalancer=rebalancer,
         extras=tuple(extra) if extra else None,
         epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-    )
-    if schedule not in (None, "step"):
-        settings.pop("milestones", None)  # of the config file's schedule, which this one replaces
-    settings |= given(schedule=schedule, milestones=tuple(milestones) if milestones else None)
-    settings |= given(
-        seed=seed, draw=draw, precision=precision, lacking=lacking, truth_missing=truth_missing
+        seed=seed,
     )
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
@@ -148,31 +153,27 @@ def benchmark(
         else:
             processes = "" if world.alone else f" in {world.size} processes"
             print_line(
-                f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; {run.folder}"
+                f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; "
+                f"{run.folder}"
             )
             earlier = experiment_run(out, replace(experiment, edition=FIRST_EDITION))
             if earlier.folder.exists():
                 print_line(
-                    f"The run {earlier.key} has the same settings but is of an earlier edition: it stays as it is."
+                    f"The run {earlier.key} has the same settings but is of an earlier edition: "
+                    "it stays as it is."
                 )
             progress = ProgressBar()
-            callbacks: list[Callback] = [
-                progress,
-                *([TensorBoardEvents(run)] if tensorboard and world.first else []),
-            ]
-            how: dict[str, Any] = {
-                "device": own_device,
-                "engine": engine,
-                "threads": threads or "auto",
-            }
+            events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             with exit_on_interrupt(run, progress):
                 train_run(
                     run,
                     images,
                     measure_every=measure_every,
-                    callbacks=callbacks,
+                    callbacks=[progress, *events],
+                    device=own_device,
+                    engine=engine,
                     on_nan=on_nan,
-                    **how,
+                    threads=threads or "auto",
                 )
             world.wait()
         _print_result(run)
@@ -183,14 +184,13 @@ def _image_set(name: Any) -> str:
     from ltpll.validation import check_setting
     from ltpll_research.image_sets.prepared import IMAGE_SETS
 
+    known = ", ".join(IMAGE_SETS)
     if name is None:
-        raise InputError(
-            f"There is nothing to train on: give an image set ({', '.join(IMAGE_SETS)})."
-        )
+        raise InputError(f"There is nothing to train on: give an image set ({known}).")
     check_setting("data", "", name)
     if name not in IMAGE_SETS and Path(name).expanduser().is_file():
         raise InputError(
-            f"{name} is a file, and `ltpll-research benchmark` is for image sets ({', '.join(IMAGE_SETS)}): "
+            f"{name} is a file, and `ltpll-research benchmark` is for image sets ({known}): "
             f"use `{command('ltpll', 'train', name)}`."
         )
     if name not in IMAGE_SETS:
@@ -206,14 +206,18 @@ def _print_result(run: Run) -> None:
         name = result["config"]["rebalancer"] if row == "test" else row
         console.print(
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
-            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, chosen on the test set)"
+            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, "
+            "chosen on the test set)"
         )
     if result.get("skipped"):
         console.print(
-            f"Batches that were skipped because their loss, outputs or gradients were not finite: {result['skipped']}"
+            "Batches that were skipped because their loss, outputs or gradients were not finite: "
+            f"{result['skipped']}"
         )
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
+    speed = result.get("views_per_second", "?")
     console.print(
-        f"{result.get('seconds', 0):.0f} s in epochs, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
+        f"{result.get('seconds', 0):.0f} s in epochs, {speed} views/s in the median epoch, without "
+        "evaluation"
     )

@@ -1,4 +1,4 @@
-"""The `data` commands: prepare and list image sets, and describe the candidate sets of experiments on them."""
+"""The `data` commands: prepare and list image sets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import data_option
-from ltpll_research.cli.describe import describe
-from ltpll_research.cli.options import DataRoot, ExperimentCommand
+from ltpll.errors import InputError
+from ltpll_research.cli.options import DataRoot, data_option
 
-app = typer.Typer(
-    help="Prepare and list image sets, and describe the candidate sets of experiments.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Prepare and list image sets.", no_args_is_help=True)
 
 
 @app.command()
@@ -30,44 +26,31 @@ def prepare(
         ),
     ] = None,
     root: DataRoot = None,
-    no_check: Annotated[
-        bool, data_option("--no-check", help="Do not verify the checksums of the given archives.")
-    ] = False,
 ) -> None:
     """Download an image set, or read it from given archives, and write it as plain arrays."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
     from ltpll_research.image_sets.prepared import load_image_set, prepare_image_set
 
     tasks: dict[str, TaskID] = {}
+    columns = (TextColumn("downloading {task.description}"), BarColumn(), DownloadColumn())
     try:
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=console,
-        ) as progress:
+        with Progress(*columns, console=console) as progress:
 
             def show(file: str, done: int, total: int) -> None:
                 if file not in tasks:
-                    tasks[file] = progress.add_task(file, total=total or None)
+                    tasks[file] = progress.add_task(file)
                 progress.update(tasks[file], completed=done, total=total or None)
 
-            folder = prepare_image_set(name, root, archive or (), show, check=not no_check)
+            folder = prepare_image_set(name, root, archive or (), show)
     except KeyboardInterrupt:
         console.print("Interrupted: nothing was changed. Rerun the command to start again.")
         raise typer.Exit(130) from None
     prepared = load_image_set(name, root, mmap=True)
-    sizes = f"{len(prepared.y_train)} training and {len(prepared.y_test)} test images of {len(prepared.classes)} classes"
-    print_line(f"{name}: {sizes} in {folder}")
+    print_line(
+        f"{name}: {len(prepared.y_train)} training and {len(prepared.y_test)} test images of "
+        f"{len(prepared.classes)} classes in {folder}"
+    )
 
 
 @app.command("list")
@@ -78,48 +61,22 @@ def data_list(
     ] = False,
 ) -> None:
     """Show which image sets are prepared."""
-    from rich import box
-    from rich.table import Table
+    from ltpll_research.image_sets.prepared import IMAGE_SETS, data_root, read_meta
 
-    from ltpll_research.image_sets.archives import PUBLISHED_ARCHIVES
-    from ltpll_research.image_sets.prepared import data_root, list_image_sets
-
-    listed = list_image_sets(root, verify=verify)
-    prepared = [image_set for image_set in listed if image_set.prepared]
-    if prepared:
-        table = Table(box=box.SIMPLE, pad_edge=False)
-        for heading, side in (
-            ("name", "left"),
-            ("images", "right"),
-            ("classes", "right"),
-            ("size", "right"),
-            ("checksums", "left"),
-        ):
-            table.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
-        for found in prepared:
-            state = "damaged" if found.problem else "ok" if found.verified else "not checked"
-            numbers = (
-                f"{found.n_train} + {found.n_test}",
-                str(found.n_classes),
-                f"{found.n_bytes / 2**20:.1f} MiB",
-            )
-            table.add_row(found.name, *(("–", "–", "–") if found.problem else numbers), state)
-        console.print(table)
-        # Below the table, because a narrow terminal would break the path inside it, and it could not be copied.
-        print_line(f"images: training + test; each set is a folder in {data_root(root)}")
-    else:
-        print_line(f"No image set is prepared in {data_root(root)}.")
-    for missing in listed:
-        if not missing.prepared:
-            archives = " and ".join(source.file_name for source in PUBLISHED_ARCHIVES[missing.name])
+    damaged = False
+    for name in IMAGE_SETS:
+        folder = data_root(root) / name
+        if not folder.exists():
+            print_line(f"{name}: not prepared; run `ltpll-research data prepare {name}`")
+            continue
+        try:
+            meta = read_meta(folder, verify=verify)
             print_line(
-                f"Not prepared: {missing.name} (`ltpll-research data prepare {missing.name}` downloads {archives})."
+                f"{name}: {meta.n_train} training and {meta.n_test} test images of "
+                f"{len(meta.classes)} classes in {folder}"
             )
-    damaged = [found.problem for found in prepared if found.problem]
-    for problem in damaged:
-        print_line(problem)
+        except InputError as error:
+            damaged = True
+            print_line(f"{name}: {error}")
     if damaged:
         raise typer.Exit(2)
-
-
-app.command(cls=ExperimentCommand)(describe)

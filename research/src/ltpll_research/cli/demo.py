@@ -7,9 +7,9 @@ from pathlib import Path
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Fresh
 from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.runs.run import Run
+from ltpll_research.cli.options import Fresh
 from ltpll_research.cli.study import Out, Seeds, Workers, print_differences, print_table, train_runs
 from ltpll_research.summary import rows
 
@@ -21,7 +21,10 @@ def demo(
     workers: Workers = None,
     fresh: Fresh = False,
 ) -> None:
-    """See the effect in about a minute: long-tailed, ambiguous digits, two methods without and with two rebalancers."""
+    """See the effect in about a minute, on long-tailed, ambiguous digits.
+
+    Two methods are trained without and with two rebalancers.
+    """
     from ltpll_research.report.study_page import write_page
     from ltpll_research.studies import digits
 

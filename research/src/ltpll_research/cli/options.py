@@ -1,27 +1,22 @@
-"""Options that several commands for image sets share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from ltpll.cli.options import CommandWithLibraryDefaults, data_option
+import typer
 
-Imbalance = Annotated[
-    float | None, data_option(help="Size of the largest class over the smallest.")
-]
-Ambiguity = Annotated[
-    float | None, data_option(help="Probability that a wrong label joins a candidate set.")
-]
-Superclass = Annotated[
-    bool | None,
-    data_option(
-        "--superclass/--uniform",
-        help="Make labels of the same superclass eight times as ambiguous as others.",
-    ),
-]
+from ltpll.errors import InputError, first_line
+
+# Options are grouped into panels of `--help`.
+data_option = partial(typer.Option, rich_help_panel="Data")
+part_option = partial(typer.Option, rich_help_panel="Method")
+training_option = partial(typer.Option, rich_help_panel="Training")
+output_option = partial(typer.Option, rich_help_panel="Output")
+hardware_option = partial(typer.Option, rich_help_panel="Hardware")
+
 DataRoot = Annotated[
     Path | None,
     data_option(
@@ -30,38 +25,39 @@ DataRoot = Annotated[
         show_default="$LTPLL_DATA, or the user's cache folder",
     ),
 ]
-
-NUMBERS = re.compile("[0-9]+(,[0-9]+)*,?")
-
-
-def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
-    """Turn `--option 1 2`, `--option 1,2` and `--option=1,2` into `--option 1 --option 2`: Click takes a fixed number of values."""
-    repeated: list[str] = []
-    takes_numbers = False
-    for argument in arguments:
-        name, _, given = argument.partition("=")
-        numbers = given if name == option else argument if takes_numbers else ""
-        if NUMBERS.fullmatch(numbers):
-            if repeated[-1:] == [option]:
-                repeated.pop()
-            repeated += [
-                part for number in numbers.split(",") if number for part in (option, number)
-            ]
-            takes_numbers = True
-        else:
-            repeated.append(argument)
-            takes_numbers = argument == option
-    return repeated
+Settings = Annotated[
+    list[str] | None,
+    training_option("--set", help="Any other setting, such as width=16. May be repeated."),
+]
+Device = Annotated[str, hardware_option(help="cpu, cuda or auto (CUDA if available).")]
+Engine = Annotated[
+    str,
+    hardware_option(
+        "--engine", help="How steps run: eager, captured, compiled or auto (captured on CUDA)."
+    ),
+]
+Fresh = Annotated[
+    bool, output_option("--fresh", help="Discard earlier results of this command and train again.")
+]
 
 
-class ExperimentCommand(CommandWithLibraryDefaults):
-    """Shows the defaults of an experiment, for `benchmark` and `data describe`; `--milestones` takes several numbers."""
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments as usual, but with several numbers after `--milestones`."""
-        return super().parse_args(ctx, repeat_option(args, "--milestones"))
 
-    def dataclasses(self) -> tuple[type[Any], ...]:
-        from ltpll_research.benchmark import Experiment
+def read_config(path: Path | None) -> dict[str, Any]:
+    """The entries of a YAML file of settings; empty if `path` is None."""
+    import yaml
 
-        return (Experiment,)
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"There is no config file {path}.") from None
+    except Exception as error:  # PyYAML also raises IndexError, ValueError and others
+        raise InputError(f"The config file {path} cannot be read: {first_line(error)}.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"The config file {path} must contain `name: value` lines.")
+    return content

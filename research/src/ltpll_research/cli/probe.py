@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Device, data_option, output_option, training_option
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
-from ltpll_research.cli.options import DataRoot
 
 BenchmarkRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
 ]
 ProbeSeed = Annotated[
-    int, training_option("--seed", help="Seed of the choice of examples and of the training.")
+    int, opt.training_option("--seed", help="Seed of the choice of examples and of the training.")
 ]
 
 
@@ -25,18 +25,23 @@ def probe(
     folder: BenchmarkRun,
     shots: Annotated[
         str,
-        data_option(
-            help="Examples per class, for one classifier each: numbers, or full for the largest balanced set."
+        opt.data_option(
+            help="Examples per class, for one classifier each: numbers, or full for the largest "
+            "balanced set."
         ),
     ] = "full 100 50",
-    data_root: DataRoot = None,
+    data_root: opt.DataRoot = None,
     epochs: Annotated[
-        int, training_option(min=1, help="Epochs of each linear classifier; the paper uses 500.")
+        int,
+        opt.training_option(min=1, help="Epochs of each linear classifier; the paper uses 500."),
     ] = 500,
     seed: ProbeSeed = 0,
-    device: Device = "auto",
+    device: opt.Device = "auto",
 ) -> None:
-    """Train linear classifiers on the features of a run with balanced labels, as the paper does, and keep the result in the run folder."""
+    """Train linear classifiers on the features of a run with balanced labels, as the paper does.
+
+    The result is kept in the run folder.
+    """
     from rich import box
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
@@ -46,8 +51,8 @@ def probe(
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.probe import ProbeRecipe, write_probe
     from ltpll_research.probe import probe as probe_features
+    from ltpll_research.probe import write_probe
 
     sizes = [_parse_shots(word) for word in shots.split()]
     run = Run.open(folder, Kind.BENCHMARK)
@@ -56,25 +61,15 @@ def probe(
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
-        results = probe_features(
-            trainer,
-            images,
-            sizes,
-            seed=seed,
-            recipe=ProbeRecipe(epochs=epochs),
-            on_epoch=lambda: progress.update(task, advance=1),
-        )
+        count = partial(progress.update, task, advance=1)
+        results = probe_features(trainer, images, sizes, seed=seed, epochs=epochs, on_epoch=count)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("shots", "examples", "top-1 (%)", "top-5 (%)"):
         table.add_column(name, justify="right")
     for result in results:
         name = "full" if result["shots"] is None else str(result["shots"])
-        table.add_row(
-            name,
-            f"{result['examples']:,}",
-            f"{100 * result['top1']:.2f}",
-            f"{100 * result['top5']:.2f}",
-        )
+        accuracies = (f"{100 * result[top]:.2f}" for top in ("top1", "top5"))
+        table.add_row(name, f"{result['examples']:,}", *accuracies)
     console.print(table)
     path = write_probe(run, trainer, results, epochs=epochs, seed=seed)
     print_line(f"Kept: {path.resolve()}")
@@ -85,12 +80,12 @@ def tsne(
     folder: BenchmarkRun,
     out: Annotated[
         Path | None,
-        output_option(help="Picture to write.", show_default="tsne.png in the run folder"),
+        opt.output_option(help="Picture to write.", show_default="tsne.png in the run folder"),
     ] = None,
-    most: Annotated[int, data_option(min=10, help="Number of test examples to draw.")] = 2000,
-    data_root: DataRoot = None,
+    most: Annotated[int, opt.data_option(min=10, help="Number of test examples to draw.")] = 2000,
+    data_root: opt.DataRoot = None,
     seed: ProbeSeed = 0,
-    device: Device = "auto",
+    device: opt.Device = "auto",
 ) -> None:
     """Draw a t-SNE plot of the features of test examples, coloured by class."""
     from ltpll.runs.run import Run
@@ -98,17 +93,14 @@ def tsne(
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.plotting import require_matplotlib
     from ltpll_research.tsne import draw_tsne
 
     path = out or folder / "tsne.png"
     check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
-    require_matplotlib()
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    draw_tsne(
-        reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed
-    )
+    trainer = reopen_trainer(run, images, str(chosen_device(device)))
+    draw_tsne(trainer, images, path, most=most, seed=seed)
     print_line(f"Picture: {path.resolve()}")
 
 

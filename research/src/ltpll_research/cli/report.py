@@ -9,7 +9,6 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.outputs import PAGES, check_outputs
-from ltpll.cli.report import Out, Title
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.runs.run import Record, read_result
@@ -23,8 +22,10 @@ def report(
         list[Path],
         typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files."),
     ],
-    out: Out = Path("ltpll-report.html"),
-    title: Title = None,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("ltpll-report.html"),
+    title: Annotated[
+        str | None, typer.Option(help="The heading of the page.", show_default=False)
+    ] = None,
     paper: Annotated[
         bool,
         typer.Option(

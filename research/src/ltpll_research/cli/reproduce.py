@@ -1,8 +1,8 @@
-"""The reproduce command: train the runs that a table or figure of the paper needs, and compare them with the published numbers."""
+"""The reproduce command: the runs behind a table or figure, beside the published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +11,11 @@ from rich import box
 from rich.table import Table
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Device, hardware_option, output_option, training_option
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import format_duration
 from ltpll.runs.run import Run
-from ltpll_research.cli.options import DataRoot
+from ltpll_research.cli.options import DataRoot, Device, Settings, output_option, training_option
 from ltpll_research.records import finished_runs
 
 
@@ -56,39 +55,19 @@ def reproduce(
         int,
         training_option(
             min=1,
-            help="Number of seeds, from 0; each draws its own subset, candidates and training; with --set draw=authors, only its training.",
+            help="Number of seeds, from 0; each draws its own subset, candidates and training; "
+            "with --set draw=authors, only its training.",
         ),
     ] = 1,
     epochs: Annotated[
         int | None,
         training_option(min=1, help="Epochs per run.", show_default="those of the paper"),
     ] = None,
-    change: Annotated[
-        list[str] | None,
-        training_option(
-            "--set", help="Deviate from the paper's settings, such as width=16. May be repeated."
-        ),
-    ] = None,
+    change: Settings = None,
     data_root: DataRoot = None,
     device: Device = "auto",
-    per_gpu: Annotated[
-        int, hardware_option(min=1, help="Runs in parallel per GPU; faster only with NVIDIA MPS.")
-    ] = 1,
-    launcher: Annotated[
-        str,
-        hardware_option(
-            help="local, or ray: one Ray task per run (pip install 'ltpll-research\\[ray]').",
-            metavar="local|ray",
-        ),
-    ] = "local",
-    ray_address: Annotated[
-        str | None,
-        hardware_option(
-            help="Address of a Ray cluster, such as auto.", show_default="start Ray on this machine"
-        ),
-    ] = None,
 ) -> None:
-    """Train the missing runs of a table or figure of the RECORDS paper, and compare the results with the published numbers.
+    """Train the missing runs of a table or figure, and compare them with the published numbers.
 
     Rerun the command to resume. Several processes on one folder share the work.
     """
@@ -97,31 +76,27 @@ def reproduce(
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.catalog import ITEMS, find_item
     from ltpll_research.paper.duration import Pace
-    from ltpll_research.paper.figures import PLOTTERS
+    from ltpll_research.paper.figures import PLOTTERS, draw_figure
     from ltpll_research.paper.grid import Finished, experiments, parse_settings
-    from ltpll_research.plotting import require_matplotlib
 
-    if launcher not in ("local", "ray"):
-        raise InputError(f"There is no launcher {launcher!r}: choose local or ray.")
     place = str(chosen_device(device))
     changes = parse_settings(" ".join(change or ()))
     if epochs is not None:
         changes["epochs"] = epochs
-    folders = [out, *(results or ())]
     for folder in results or ():
-        if not folder.is_dir():
-            raise InputError(f"There is no results folder {folder}.")
-        if not finished_runs(folder, skip_damaged=True):
+        if not folder.is_dir() or not finished_runs(folder, skip_damaged=True):
             raise InputError(
-                f"There are no results directly in {folder}: give the folder that holds them, such as results/images."
+                f"There are no results directly in {folder}: give the folder that holds them, such "
+                "as results/images."
             )
+    folders = [out, *(results or ())]
     finished = Finished.under(*folders)
     pace = Pace.of(finished, environment(place)["hardware"])
     chosen = parse_settings(only)
     if show or name is None:
-        _show_list(
-            ITEMS.values(), lambda item: experiments(item, seeds, changes, chosen), finished, pace
-        )
+        items = ITEMS.values()
+        runs = [(item, experiments(item, seeds, changes, chosen)) for item in items]
+        _show_list(runs, finished, pace)
         return
     item = find_item(name)
     if item.instead:
@@ -129,36 +104,35 @@ def reproduce(
         return
     picture = out.parent / f"{item.name}.png"
     check_outputs(context, picture, suffixes=PICTURES, makes_folder=True)
+    protocol = dict(changes)
     changes["precision"] = "bfloat16" if place.startswith("cuda") else "float32"
     wanted = experiments(item, seeds, changes, chosen)
     if not wanted:
         raise InputError(
-            f"No run of {item.name} matches {only!r}: ltpll-research reproduce {item.name} --dry-run lists all of them."
+            f"No run of {item.name} matches {only!r}: ltpll-research reproduce {item.name} "
+            "--dry-run lists all of them."
         )
     missing = [experiment for experiment in wanted if experiment not in finished]
-    console.print(
-        f"{item.where}, {item.title}: {len(wanted) - len(missing)} of {len(wanted)} runs done{_left(missing, pace)}."
-    )
+    seconds = pace.seconds(missing)
+    left = f", about {format_duration(seconds)} left on {pace.hardware}" if seconds else ""
+    done = f"{len(wanted) - len(missing)} of {len(wanted)} runs done"
+    console.print(f"{item.where}, {item.title}: {done}{left}.")
     failed = 0
     if dry_run:
         for experiment in missing:
             print_line(f"  missing: {_name(experiment)}")
     else:
-        if item.name in PLOTTERS:
-            require_matplotlib()
         for data in dict.fromkeys(experiment.data for experiment in missing):
-            load_image_set(
-                data, data_root, mmap=True
-            )  # a missing image set fails here once, not in every run
-        failed = _train(missing, out, data_root, place, per_gpu, launcher, ray_address)
-    _show(
-        item,
-        Finished.under(*folders),
-        seeds,
-        {key: value for key, value in changes.items() if key != "precision"},
-        chosen,
-        picture,
-    )
+            load_image_set(data, data_root, mmap=True)  # a missing one fails here once, not per run
+        failed = _train(missing, out, data_root, place)
+        finished = Finished.under(*folders)
+    if item.name in PLOTTERS and draw_figure(item, finished, protocol, picture):
+        print_line(f"Figure: {picture.resolve()}")
+    if item.name not in PLOTTERS or item.name == "ablation-m":
+        _show_table(item, finished, seeds, protocol, chosen)
+    if protocol:
+        settings = ", ".join(f"{key} = {value}" for key, value in protocol.items())
+        console.print(f"Deviates from the paper's protocol: {settings}.")
     if failed:
         console.print(
             f"{failed} of {len(missing)} runs failed. Rerun the command to try them again."
@@ -166,88 +140,27 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show(
-    item: Any,
-    finished: Any,
-    seeds: int,
-    protocol: Mapping[str, Any],
-    chosen: Mapping[str, Any],
-    picture: Path,
-) -> None:
-    from ltpll_research.paper.figures import PLOTTERS, draw_figure
-
-    if item.name in PLOTTERS and draw_figure(item, finished, protocol, picture):
-        print_line(f"Figure: {picture.resolve()}")
-    if item.name not in PLOTTERS or item.name == "ablation-m":
-        _show_table(item, finished, seeds, protocol, chosen)
-    if protocol:
-        console.print(
-            f"Deviates from the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}."
-        )
-
-
-def _train(
-    missing: Sequence[Any],
-    out: Path,
-    data_root: Path | None,
-    device: str,
-    per_gpu: int,
-    launcher: str,
-    ray_address: str | None,
-) -> int:
+def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: str) -> int:
     """Train the missing runs, and return how many failed."""
     from ltpll.cli.progress import ProgressBar
     from ltpll.training.job import Part, Stage
-    from ltpll_research.benchmark import experiment_run
     from ltpll_research.paper.duration import pixels_processed
-    from ltpll_research.paper.launch import launch, launch_in_processes
-    from ltpll_research.paper.on_ray import launch_on_ray
+    from ltpll_research.paper.launch import launch
 
     progress = ProgressBar()
-    parts = [
-        Part(
-            f"run {number} of {len(missing)}",
-            each.epochs,
-            pixels_processed(each.config()) / each.epochs,
-        )
-        for number, each in enumerate(missing, 1)
-    ]
-    runs = [experiment_run(out, experiment) for experiment in missing]
+    parts = []
+    for number, one in enumerate(missing, 1):
+        cost = pixels_processed(one.config()) / one.epochs
+        parts.append(Part(f"run {number} of {len(missing)}", one.epochs, cost))
 
     def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
         print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
         progress.start(parts[number])
         return progress
 
-    def show() -> None:
-        progress.update(sum(run.epochs_logged() for run in runs))
-
     try:
-        if per_gpu > 1 or launcher == "ray":
-            everything = Part(
-                f"{len(runs)} runs",
-                sum(part.epochs for part in parts),
-                done=sum(run.epochs_logged() for run in runs),
-            )
-            progress.plan([Stage([everything])])
-            progress.start(everything)
-            if launcher == "ray":
-                outcomes = launch_on_ray(
-                    missing,
-                    out,
-                    data_root=data_root,
-                    device=device,
-                    per_gpu=per_gpu,
-                    address=ray_address,
-                    on_wait=show,
-                )
-            else:
-                outcomes = launch_in_processes(
-                    missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show
-                )
-        else:
-            progress.plan([Stage(parts)])
-            outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
+        progress.plan([Stage(parts)])
+        outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
         progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
@@ -261,27 +174,21 @@ def _train(
     return len(failures)
 
 
-def _show_list(
-    items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: Any, pace: Any
-) -> None:
+def _show_list(items: Sequence[tuple[Any, Sequence[Any]]], finished: Any, pace: Any) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("item", no_wrap=True)
     for column in ("runs done", "time left"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("what")
-    for item in items:
-        runs = runs_of(item)
+    for item, runs in items:
         missing = [run for run in runs if run not in finished]
+        done, left = f"{len(runs) - len(missing)}/{len(runs)}", "–"
+        what = f"{item.where}: {item.title}"
         if item.instead:
-            table.add_row(item.name, "–", "–", f"{item.where}: {item.title} ({item.instead})")
-            continue
-        left = pace.seconds(missing) if missing else 0.0
-        table.add_row(
-            item.name,
-            f"{len(runs) - len(missing)}/{len(runs)}",
-            format_duration(left),
-            f"{item.where}: {item.title}",
-        )
+            done, what = "–", f"{what} ({item.instead})"
+        else:
+            left = format_duration(pace.seconds(missing) if missing else 0.0)
+        table.add_row(item.name, done, left, what)
     console.print(table)
     console.print("Items share runs; rows whose method is not implemented are not counted.")
     if pace.speed is not None:
@@ -300,25 +207,21 @@ def _show_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting")
     table.add_column("row")
-    for column in ("ours, last epoch (%)", "paper", "difference"):
-        table.add_column(column, justify="right")
+    for heading in ("ours, last epoch (%)", "paper", "difference"):
+        table.add_column(heading, justify="right")
     marked: dict[str, str] = {}  # the protocols of rows that depart from the paper's
     for number, column in enumerate(item.columns):
         for line, cells in zip(item.lines, compared, strict=True):
             cell = cells[number]
             if cell.last is None and not (cell.missing_parts and not chosen):
                 continue
-            difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
             if line.protocol.mark:
                 marked[line.protocol.mark] = line.protocol.summary
-            colour = "" if cell.difference is None else "[yellow]" if cell.is_far else "[green]"
-            table.add_row(
-                column,
-                line.label,
-                cell_text(cell),
-                "–" if cell.published is None else f"{cell.published:.2f}",
-                colour + difference,
-            )
+            difference = "–"
+            if cell.difference is not None:
+                difference = f"{'[yellow]' if cell.is_far else '[green]'}{cell.difference:+.2f}"
+            published = "–" if cell.published is None else f"{cell.published:.2f}"
+            table.add_row(column, line.label, cell_text(cell), published, difference)
     console.print(table if table.row_count else "No runs yet.")
     for mark, summary in marked.items():
         print_line(f"{mark}: {summary}.")
@@ -330,17 +233,9 @@ def _name(experiment: Any) -> str:
     setting = {"data": experiment.data, "superclass": experiment.superclass}
     if experiment.data != "voc2007":
         setting |= {"imbalance": experiment.imbalance, "ambiguity": experiment.ambiguity}
-    options = "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
-    parts = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
-    changed = [
-        name
-        for name in ("epochs", "views", "schedule", "draw")
-        if getattr(experiment, name) != getattr(type(experiment), name)
-    ]
-    how = "".join(f", {name} {getattr(experiment, name)}" for name in changed)
-    return f"{column_label(setting)}, {parts}{options}{how}, seed {experiment.seed}"
-
-
-def _left(missing: Sequence[Any], pace: Any) -> str:
-    seconds = pace.seconds(missing)
-    return f", about {format_duration(seconds)} left on {pace.hardware}" if seconds else ""
+    words = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
+    words += "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
+    for name in ("epochs", "views", "schedule", "draw"):
+        if getattr(experiment, name) != getattr(type(experiment), name):
+            words += f", {name} {getattr(experiment, name)}"
+    return f"{column_label(setting)}, {words}, seed {experiment.seed}"

@@ -1,4 +1,4 @@
-"""What the demo and toy commands share: options, training the missing runs with a progress bar, and tables of results."""
+"""What the demo and toy commands share: options, training with a progress bar, and tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich import box
 from rich.table import Table
 
 from ltpll.cli.console import console
-from ltpll.cli.options import hardware_option, output_option, training_option
 from ltpll.formatting import are, counted
 from ltpll.runs.run import Record, Run
+from ltpll_research.cli.options import hardware_option, output_option, training_option
 from ltpll_research.summary import Figure, Row, difference
 
 Out = Annotated[Path, output_option(help="Folder for runs and results.")]
@@ -38,26 +38,22 @@ def train_runs(
     from ltpll.training.job import Part, Stage
     from ltpll_research.studies.runner import run_missing
 
-    runs[0].root.mkdir(
-        parents=True, exist_ok=True
-    )  # fails before training if the folder cannot be written
+    # Fails before training if the folder cannot be written.
+    runs[0].root.mkdir(parents=True, exist_ok=True)
     for run in runs:
         if fresh:
             run.forget()
         run.reopen_if_damaged()
-    finished = sum(run.done for run in runs)
+    finished, total = sum(run.done for run in runs), counted(len(runs), "run")
     if finished:
         console.print(
-            f"{finished} of {counted(len(runs), 'run')} {'was' if finished == 1 else 'were'} finished earlier and {are(finished)} reused "
-            "(--fresh trains all runs again)."
+            f"{finished} of {total} {'was' if finished == 1 else 'were'} finished earlier and "
+            f"{are(finished)} reused (--fresh trains all runs again)."
         )
     if finished == len(runs):
         return
-    everything = Part(
-        counted(len(runs), "run"),
-        sum(run.config["epochs"] for run in runs),
-        done=sum(run.epochs_logged() for run in runs),
-    )
+    epochs, done = sum(run.config["epochs"] for run in runs), sum(map(Run.epochs_logged, runs))
+    everything = Part(total, epochs, done=done)
     progress = ProgressBar()
     progress.plan([Stage([everything])])
     progress.start(everything)
@@ -67,9 +63,10 @@ def train_runs(
         progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
-        done = sum(run.done for run in runs)
+        finished = sum(run.done for run in runs)
         console.print(
-            f"Interrupted: {done} of {counted(len(runs), 'run')} {are(done)} finished and kept. Rerun the command to resume."
+            f"Interrupted: {finished} of {total} {are(finished)} finished and kept. Rerun the "
+            "command to resume."
         )
         raise typer.Exit(130) from None
     finally:
@@ -101,13 +98,15 @@ def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
         )
     console.print(shown)
     least, most = min(row.n for row in table), max(row.n for row in table)
-    seeds = f"{least} seed" + "s" * (least > 1) if least == most else f"{least} to {most} seeds"
+    seeds = counted(least, "seed") if least == most else f"{least} to {most} seeds"
     console.print(
-        f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy."
+        f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test "
+        "accuracy."
     )
     if shots:
         console.print(
-            f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples."
+            f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} "
+            "training examples."
         )
     console.print(
         "recovery: share of training examples whose most probable target is the true label."
@@ -121,5 +120,6 @@ def print_differences(table: Sequence[Row], *rebalancers: str) -> None:
         if gain:
             figure, error = gain
             console.print(
-                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over {row.method} (paired, ± std. error)."
+                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
+                f"{row.method} (paired, ± std. error)."
             )

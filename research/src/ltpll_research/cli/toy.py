@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Fresh, training_option
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.runs.run import Run
+from ltpll_research.cli.options import Fresh, training_option
 from ltpll_research.cli.study import Out, Seeds, Workers, print_table, train_runs
 from ltpll_research.summary import rows
 
@@ -29,13 +29,11 @@ def toy(
     workers: Workers = None,
     fresh: Fresh = False,
 ) -> None:
-    """Run the paper's toy study: PRODEN on four squares, without rebalancing, with the true prior and with RECORDS."""
-    from ltpll_research.plotting import require_matplotlib
+    """Run the paper's toy study: PRODEN on four squares, with three rebalancers."""
     from ltpll_research.studies import toy as study
 
     figure = out / ("toy-cosine.png" if cosine else "toy.png")
     check_outputs(context, figure, suffixes=PICTURES, makes_folder=True)
-    require_matplotlib()
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
     train_runs(runs, study.train, workers, fresh)
     print_table(rows([run.result() for run in runs]))

@@ -1,12 +1,12 @@
-"""PASCAL VOC 2007 as a partial-label set: each object is cropped out, and its candidates are the classes in its image."""
+"""PASCAL VOC 2007 as a partial-label set: crops of objects, with the classes in their image."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,41 +15,27 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, first_line, shown
 from ltpll.validation import whole_number
-from ltpll_research.image_sets.archives import ByteProgress, missing_member, read_members
+from ltpll_research.image_sets.archives import missing_member, read_members
 from ltpll_research.image_sets.prepared import ImageSet
 
-CLASSES = (
-    *(
-        "aeroplane",
-        "bicycle",
-        "bird",
-        "boat",
-        "bottle",
-        "bus",
-        "car",
-        "cat",
-        "chair",
-        "cow",
-        "diningtable",
-        "dog",
-        "horse",
-        "motorbike",
-    ),
-    *("person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
-)
+_NAMES = """
+aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike
+person pottedplant sheep sofa train tvmonitor
+"""
+CLASSES = tuple(_NAMES.split())
 SIDE = 128
 ANNOTATION_LIMIT = 1 << 18
 IMAGE_LIMIT = 16 << 20
-PIXEL_LIMIT = 1 << 24
 
 _MEMBER = re.compile(
-    r"(?:^|/)VOC2007/(Annotations/\w+\.xml|JPEGImages/\w+\.jpg|ImageSets/Main/(?:trainval|test)\.txt)$",
+    r"(?:^|/)VOC2007/"
+    r"(Annotations/\w+\.xml|JPEGImages/\w+\.jpg|ImageSets/Main/(?:trainval|test)\.txt)$",
     re.ASCII,
 )
 
 
 class BoundingBox(NamedTuple):
-    """The box of an object; VOC counts pixels from 1, and the box includes its last row and column."""
+    """The box of an object; VOC counts pixels from 1, and the last row and column are inside."""
 
     left: int
     top: int
@@ -65,21 +51,16 @@ class VocObject(NamedTuple):
     box: BoundingBox
 
 
-def read_voc2007(
-    archives: Sequence[Path],
-    on_progress: ByteProgress | None = None,
-    *,
-    per_class: int = 200,
-    seed: int = 0,
-) -> ImageSet:
+def read_voc2007(archives: Sequence[Path], *, per_class: int = 200, seed: int = 0) -> ImageSet:
     """Read VOC 2007, whose objects become training and test examples.
 
-    Training examples are all objects, including difficult ones, of the trainval images that show at least two classes. Test examples
-    are objects of all test images, `per_class` of each class, or as many as the smallest class has. Test images with a single class
-    count too, since testing needs no candidates. Rows follow the numbers of the images, then the order of the annotation.
+    Training examples are all objects, including difficult ones, of the trainval images that show at
+    least two classes. Test examples are objects of all test images, `per_class` of each class, or
+    as many as the smallest class has. Test images with a single class count too, since testing
+    needs no candidates. Rows follow the numbers of the images, then the order of the annotation.
     """
     whole_number(per_class, 1, "per_class")
-    objects, lists = _read_annotations(archives, on_progress)
+    objects, lists = _read_annotations(archives)
     train: list[VocObject] = []
     sets: list[list[int]] = []
     for image in lists["trainval"]:
@@ -88,20 +69,18 @@ def read_voc2007(
             train += objects[image]
             sets += [present] * len(objects[image])
     if not train:
-        raise InputError(
-            "No training image in the archive shows two classes, so there are no candidate sets: download it again."
-        )
+        raise InputError("No training image shows two classes: download the archive again.")
     test = _balanced([item for image in lists["test"] for item in objects[image]], per_class, seed)
-    x_train, x_test = _read_crops(archives, (train, test), on_progress)
+    x_train, x_test = _read_crops(archives, (train, test))
     numbers = np.asarray([label for present in sets for label in present], dtype=np.int64)
     offsets = np.cumsum([0, *(len(present) for present in sets)])
     candidates = Candidates.from_flat(offsets, numbers, len(CLASSES), CLASSES)
     return ImageSet(
-        "voc2007", x_train, _labels(train), x_test, _labels(test), CLASSES, candidates=candidates
+        "voc2007", x_train, _labels(train), x_test, _labels(test), CLASSES, None, candidates
     )
 
 
-def _labels(objects: Iterable[VocObject]) -> npt.NDArray[np.int64]:
+def _labels(objects: Sequence[VocObject]) -> npt.NDArray[np.int64]:
     return np.asarray([item.label for item in objects], dtype=np.int64)
 
 
@@ -110,9 +89,8 @@ def _balanced(objects: Sequence[VocObject], per_class: int, seed: int) -> list[V
     counts = np.bincount(labels, minlength=len(CLASSES))
     n = min(per_class, int(counts.min()))
     if n == 0:
-        raise InputError(
-            f"No test image in the archive shows the class {CLASSES[int(counts.argmin())]!r}: download the archive again."
-        )
+        name = CLASSES[int(counts.argmin())]
+        raise InputError(f"No test image shows the class {name!r}: download the archive again.")
     rng = np.random.default_rng(seed)
     chosen = np.concatenate(
         [rng.permutation(np.flatnonzero(labels == c))[:n] for c in range(len(CLASSES))]
@@ -120,11 +98,11 @@ def _balanced(objects: Sequence[VocObject], per_class: int, seed: int) -> list[V
     return [objects[i] for i in np.sort(chosen)]
 
 
-# ---- annotations ------------------------------------------------------------------------------------------------------
+# ---- annotations -----------------------------------------------------------------------------
 
 
 def _read_annotations(
-    archives: Sequence[Path], on_progress: ByteProgress | None
+    archives: Sequence[Path],
 ) -> tuple[dict[str, list[VocObject]], dict[str, list[str]]]:
     """The objects of each image, and the sorted image numbers of each list."""
 
@@ -134,20 +112,12 @@ def _read_annotations(
 
     objects: dict[str, list[VocObject]] = {}
     lists: dict[str, list[str]] = {}
-    for key, content in read_members(
-        archives, wanted, limit=ANNOTATION_LIMIT, on_progress=on_progress
-    ):
+    for key, content in read_members(archives, wanted, limit=ANNOTATION_LIMIT):
         name = Path(key).stem
         if key.startswith("Annotations"):
             objects[name] = read_annotation(content, name)
         else:
-            lists[name] = sorted(
-                {
-                    line.strip()
-                    for line in content.decode("ascii", "replace").split("\n")
-                    if line.strip()
-                }
-            )
+            lists[name] = sorted(set(content.decode("ascii", "replace").split()))
     for name in ("trainval", "test"):
         if name not in lists:
             raise missing_member(archives, f"ImageSets/Main/{name}.txt")
@@ -158,34 +128,25 @@ def _read_annotations(
 
 
 def read_annotation(content: bytes, image: str) -> list[VocObject]:
-    """Read the objects of one annotation; the parts of a person (head, hands, feet) are left out."""
-    file = f"Annotations/{image}.xml"
+    """Read the objects of one annotation; the parts of a person are left out."""
     try:
         # Decoded first, so that no declared encoding can hide a declaration from the check.
         text = content.decode()
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise InputError(
-                f"{file} declares entities, which no annotation of VOC does: use the published archive."
-            )
-        root = ElementTree.fromstring(text)
-        return [
-            VocObject(image, _label(element, file), _box(element))
-            for element in root.findall("object")
-        ]
-    except InputError:
-        raise
+            raise ValueError("it declares entities")
+        objects = ElementTree.fromstring(text).findall("object")
+        return [VocObject(image, _label(element), _box(element)) for element in objects]
     except (ElementTree.ParseError, ValueError, OverflowError) as error:
         raise InputError(
-            f"{file} cannot be read ({first_line(error)}): download the archive again."
+            f"Annotations/{image}.xml cannot be read ({first_line(error)}): download the archive "
+            "again."
         ) from None
 
 
-def _label(element: ElementTree.Element, file: str) -> int:
+def _label(element: ElementTree.Element) -> int:
     name = (element.findtext("name") or "").strip()
     if name not in CLASSES:
-        raise InputError(
-            f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the published archive."
-        )
+        raise ValueError(f"{shown(name)} is not one of VOC's 20 classes")
     return CLASSES.index(name)
 
 
@@ -194,13 +155,11 @@ def _box(element: ElementTree.Element) -> BoundingBox:
     return BoundingBox(*(round(float(side or "nan")) for side in sides))
 
 
-# ---- crops ------------------------------------------------------------------------------------------------------------
+# ---- crops -----------------------------------------------------------------------------------
 
 
 def _read_crops(
-    archives: Sequence[Path],
-    splits: Sequence[Sequence[VocObject]],
-    on_progress: ByteProgress | None,
+    archives: Sequence[Path], splits: Sequence[Sequence[VocObject]]
 ) -> list[npt.NDArray[np.uint8]]:
     """The crops of each split; every image is decoded once, in the order of the archive."""
     rows: dict[str, list[tuple[int, int]]] = {}
@@ -214,50 +173,41 @@ def _read_crops(
 
     crops = [np.zeros((len(objects), SIDE, SIDE, 3), dtype=np.uint8) for objects in splits]
     left = dict.fromkeys(rows)
-    for key, content in read_members(archives, wanted, limit=IMAGE_LIMIT, on_progress=on_progress):
+    for key, content in read_members(archives, wanted, limit=IMAGE_LIMIT):
         left.pop(key, None)
-        _crop_all(
-            content, key, {(split, row): splits[split][row].box for split, row in rows[key]}, crops
-        )
+        boxes = [splits[split][row].box for split, row in rows[key]]
+        for (split, row), crop in zip(rows[key], _cropped(content, key, boxes), strict=True):
+            crops[split][row] = crop
     for key in left:
         raise missing_member(archives, key)
     return crops
 
 
-def _crop_all(
-    content: bytes,
-    file: str,
-    boxes: Mapping[tuple[int, int], BoundingBox],
-    crops: Sequence[npt.NDArray[np.uint8]],
-) -> None:
+def _cropped(content: bytes, file: str, boxes: Sequence[BoundingBox]) -> list[npt.NDArray[Any]]:
+    """The objects in an image, each centred in a black square and scaled."""
     from PIL import Image
 
+    found = []
     try:
         with Image.open(io.BytesIO(content), formats=["JPEG"]) as opened:
-            if opened.width * opened.height > PIXEL_LIMIT:
-                raise InputError(
-                    f"{file} has {opened.width} × {opened.height} pixels, more than any image of VOC: it is not a published one."
-                )
             image = opened.convert("RGB")
-    except InputError:
-        raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise InputError(
-            f"{file} is not a complete JPEG image: download the archive again."
-        ) from None
-    for (split, row), box in boxes.items():
-        inside = BoundingBox(
-            max(box.left, 1),
-            max(box.top, 1),
-            min(box.right, image.width),
-            min(box.bottom, image.height),
-        )
-        if inside.left > inside.right or inside.top > inside.bottom:
-            raise InputError(
-                f"An object's box in {file} lies outside the image: download the archive again."
+        for box in boxes:
+            inside = (
+                max(box.left, 1) - 1,
+                max(box.top, 1) - 1,
+                min(box.right, image.width),
+                min(box.bottom, image.height),
             )
-        part = image.crop((inside.left - 1, inside.top - 1, inside.right, inside.bottom))
-        side = max(part.size)
-        square = Image.new("RGB", (side, side))
-        square.paste(part, ((side - part.width) // 2, (side - part.height) // 2))
-        crops[split][row] = np.asarray(square.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+            if inside[0] >= inside[2] or inside[1] >= inside[3]:
+                raise ValueError("the box of an object lies outside")
+            part = image.crop(inside)
+            side = max(part.size)
+            square = Image.new("RGB", (side, side))
+            square.paste(part, ((side - part.width) // 2, (side - part.height) // 2))
+            found.append(np.asarray(square.resize((SIDE, SIDE), Image.Resampling.BILINEAR)))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(
+            f"{file} cannot be read as a JPEG image ({first_line(error)}): download the archive "
+            "again."
+        ) from None
+    return found

@@ -1,1 +1,1 @@
-"""Reproduces the RECORDS paper (ICLR 2023): its tables and figures as data, their runs, and the comparison with published numbers."""
+"""Reproduces the RECORDS paper (ICLR 2023): its tables and figures, beside our runs."""

@@ -1,4 +1,4 @@
-"""The catalogue of the paper's tables and figures: the settings of the runs behind each, and the published numbers."""
+"""The catalogue of the paper's tables and figures: settings of runs, and published numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT_FIGURES = {"balanced_accuracy": "overall"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: the setting of its runs, where their records hold it, and the published value."""
+    """One number of a table: the setting of its runs, where records hold it, and the paper's."""
 
     setting: Setting
     row: str  # "test", or the name of a post-hoc adjustment
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure; `instead` names the command for one that does not come from benchmark runs."""
+    """A table or figure; `instead` names the command for one that needs more than runs."""
 
     name: str
     where: str
@@ -55,22 +55,15 @@ class Item:
     @property
     def settings(self) -> list[Setting]:
         """The distinct settings of all cells: what has to be trained."""
-        found = {
-            json.dumps(cell.setting, sort_keys=True): cell.setting
-            for line in self.lines
-            for cell in line.cells
-        }
+        cells = [cell for line in self.lines for cell in line.cells]
+        found = {json.dumps(cell.setting, sort_keys=True): cell.setting for cell in cells}
         return list(found.values())
 
 
 def with_equal_lengths(item: Item) -> Item:
-    """The item for runs that are all trained equally long, so that the labels of its lines do not state the lengths of their protocols."""
-    return replace(
-        item,
-        lines=tuple(
-            replace(line, protocol=replace(line.protocol, length="")) for line in item.lines
-        ),
-    )
+    """The item for runs that are all trained equally long: its labels do not state lengths."""
+    lines = [replace(line, protocol=replace(line.protocol, length="")) for line in item.lines]
+    return replace(item, lines=tuple(lines))
 
 
 def find_item(name: str) -> Item:
@@ -93,29 +86,23 @@ def row_label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str])
 
 
 def column_label(column: Mapping[str, Any]) -> str:
-    name = DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")
-    parts = [
-        name,
-        *(
-            f"{sign}={column[key]:g}"
-            for sign, key in (("ρ", "imbalance"), ("q", "ambiguity"))
-            if key in column
-        ),
-    ]
+    parts = [DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")]
+    for sign, key in (("ρ", "imbalance"), ("q", "ambiguity")):
+        if key in column:
+            parts.append(f"{sign}={column[key]:g}")
     if "figure" in column:
         parts.append(SHORT_FIGURES.get(column["figure"], column["figure"]))
     return " ".join(parts)
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------
 
 
 @cache
 def published() -> dict[str, Any]:
     """The numbers of the paper's tables, as printed."""
-    tables: dict[str, Any] = json.loads(
-        files("ltpll_research.paper").joinpath("published.json").read_text(encoding="utf-8")
-    )
+    text = files("ltpll_research.paper").joinpath("published.json").read_text(encoding="utf-8")
+    tables: dict[str, Any] = json.loads(text)
     return tables
 
 
@@ -135,11 +122,8 @@ def _line(
     trained = find_protocol(protocol)
     cells = []
     for column, number in zip(columns, published or [None] * len(columns), strict=True):
-        setting = (
-            {k: v for k, v in column.items() if k != "figure"}
-            | parts
-            | trained.settings_for(column["data"])
-        )
+        own = {name: value for name, value in column.items() if name != "figure"}
+        setting = own | parts | trained.settings_for(column["data"])
         cells.append(Cell(setting, posthoc or "test", column.get("figure", figure), number))
     return Line(row_label(method, rebalancer, posthoc, extras), tuple(cells), trained)
 
@@ -153,113 +137,81 @@ def _item(
 def _tables() -> Iterator[Item]:
     for name, table in published().items():
         columns = table["columns"]
-        lines = [
-            _line(
-                columns,
-                row["method"],
-                row["rebalancer"],
-                row["posthoc"],
-                row["extras"],
-                row.get("protocol", "records"),
-                published=row["values"],
-            )
-            for row in table["rows"]
-        ]
+        lines = []
+        for row in table["rows"]:
+            own = {name: row[name] for name in ("method", "rebalancer", "posthoc", "extras")}
+            own["protocol"] = row.get("protocol", "records")
+            lines.append(_line(columns, **own, published=row["values"]))
         yield _item(name, table["table"], table["title"], columns, lines)
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------------
+# ---- figures ---------------------------------------------------------------------------------
 
 CIFAR10 = {"data": "cifar10", "imbalance": 100, "ambiguity": 0.5}
 CIFAR100 = {"data": "cifar100", "imbalance": 100, "ambiguity": 0.05}
 MOMENTA = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 
 
-def _figure(
-    name: str,
-    where: str,
-    title: str,
-    columns: Sequence[Mapping[str, Any]],
-    method: str,
-    rows: Sequence[tuple[str, str]],
-    figure: str,
-) -> Item:
-    """An item for runs of one method in several settings; `rows` are pairs of rebalancer and post-hoc adjustment."""
-    return _item(
-        name, where, title, columns, [_line(columns, method, *row, figure=figure) for row in rows]
-    )
+# Pairs of rebalancer and post-hoc adjustment.
+BARE, ORACLE, OURS, POSTHOC = (
+    ("none", ""),
+    ("oracle-la", ""),
+    ("records", ""),
+    ("none", "oracle-la-posthoc"),
+)
+LOWER = {**CIFAR100, "ambiguity": 0.03}
+BY_AMBIGUITY = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
+PROBED = "ltpll-research probe RUN, for the runs of average-prediction"
+DRAWN = "ltpll-research tsne RUN, for proden's runs of the main table at q=0.5"
+# Name, place, title, columns, method, rows, which figure of a record it shows, and the command for
+# what does not come from benchmark runs alone.
+FIGURES: tuple[tuple[Any, ...], ...] = (
+    (
+        *("average-prediction", "Figure 1", "Average prediction during training"),
+        *([CIFAR100], "proden", (BARE, ORACLE, OURS), "mean_prediction", ""),
+    ),
+    (
+        *("prior", "Figure 3", "The estimated prior and its distance from the truth"),
+        *([LOWER], "corr", (OURS,), "prior_distance", ""),
+    ),
+    ("toy", "Figure 4", "Toy study", [], "", (), "", "ltpll-research toy"),
+    (
+        *("per-class", "Figure 5", "Accuracy per class"),
+        *(BY_AMBIGUITY, "corr", (BARE, POSTHOC, ORACLE, OURS), "per_class", ""),
+    ),
+    (
+        *("linear-probing", "Figure 6a", "Linear probing, top-1 and top-5"),
+        *([CIFAR100], "proden", (BARE, ORACLE, OURS), "linear_probing", PROBED),
+    ),
+    ("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], "corr", (), "", ""),
+    (
+        *("t-sne", "Figure 8", "t-SNE of the features"),
+        *([CIFAR10], "proden", (BARE, ORACLE, OURS), "features", DRAWN),
+    ),
+)
 
 
 def _figures() -> Iterator[Item]:
-    bare, oracle, ours, posthoc = (
-        ("none", ""),
-        ("oracle-la", ""),
-        ("records", ""),
-        ("none", "oracle-la-posthoc"),
-    )
-    rows, lower = [bare, oracle, ours], {**CIFAR100, "ambiguity": 0.03}
-    yield _figure(
-        "average-prediction",
-        "Figure 1",
-        "Average prediction during training",
-        [CIFAR100],
-        "proden",
-        rows,
-        "mean_prediction",
-    )
-    yield _figure(
-        "prior",
-        "Figure 3",
-        "The estimated prior and its distance from the truth",
-        [lower],
-        "corr",
-        [ours],
-        "prior_distance",
-    )
-    yield Item("toy", "Figure 4", "Toy study", instead="ltpll-research toy")
-    by_ambiguity = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
-    yield _figure(
-        "per-class",
-        "Figure 5",
-        "Accuracy per class",
-        by_ambiguity,
-        "corr",
-        [bare, posthoc, oracle, ours],
-        "per_class",
-    )
-    probe = _figure(
-        "linear-probing",
-        "Figure 6a",
-        "Linear probing, top-1 and top-5",
-        [CIFAR100],
-        "proden",
-        rows,
-        "linear_probing",
-    )
-    yield replace(probe, instead="ltpll-research probe RUN, for the runs of average-prediction")
+    for name, where, title, columns, method, pairs, figure, instead in FIGURES:
+        lines = [_line(columns, method, *pair, figure=figure) for pair in pairs]
+        if name == "ablation-m":
+            lines = list(_momenta())
+        yield replace(_item(name, where, title, columns, lines), instead=instead)
+
+
+def _momenta() -> Iterator[Line]:
     setting = {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
-    lines = []
     for momentum in MOMENTA:
         # The default is left out, so that the run is shared with the main table.
         options = {} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}
-        lines.append(
-            Line(
-                f"corr + records, m = {momentum:g}",
-                (Cell(setting | options, "test", "balanced_accuracy", None),),
-            )
-        )
-    yield _item("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], lines)
-    tsne = _figure(
-        "t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", rows, "features"
-    )
-    yield replace(
-        tsne, instead="ltpll-research tsne RUN, for proden's runs of the main table at q=0.5"
-    )
+        cell = Cell(setting | options, "test", "balanced_accuracy", None)
+        yield Line(f"corr + records, m = {momentum:g}", (cell,))
 
 
-# ---- beyond the paper -------------------------------------------------------------------------------------------------
+# ---- beyond the paper ------------------------------------------------------------------------
 
-# Method, rebalancer, post-hoc adjustment, extras, protocol, and what the paper of this protocol reports for the two columns below.
+# Method, rebalancer, post-hoc adjustment, extras, protocol, and what the paper of this protocol
+# reports for the two columns below.
 SYSTEMS: tuple[tuple[str, str, str, Sequence[str], str, Sequence[float | None]], ...] = (
     ("solar", "none", "", (), "records-solar", (70.63, 41.71)),
     ("solar", "none", "la", (), "records-solar", ()),
@@ -285,9 +237,8 @@ def _beyond() -> Iterator[Item]:
         _line(columns, method, rebalancer, posthoc, extras, protocol, published=numbers)
         for method, rebalancer, posthoc, extras, protocol, numbers in SYSTEMS
     ]
-    yield _item(
-        "systems", "Beyond the paper", "Whole systems and further combinations", columns, lines
-    )
+    title = "Whole systems and further combinations"
+    yield _item("systems", "Beyond the paper", title, columns, lines)
 
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures(), *_beyond())}

@@ -29,8 +29,9 @@ class Verdict(Enum):
 def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict:
     """Judge one cell by its figures in percent.
 
-    A figure agrees with the published number if it is within one point of it or, with three seeds or more, within its standard deviation.
-    The number is reproduced if the last epoch agrees. The best one is chosen on the test set, so its agreement alone is another verdict.
+    A figure agrees with the published number if it is within one point of it or, with three seeds
+    or more, within its standard deviation. The number is reproduced if the last epoch agrees. The
+    best one is chosen on the test set, so its agreement alone is another verdict.
 
     Examples:
         >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
@@ -40,11 +41,8 @@ def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict
         return Verdict.NOT_RUN
     if _agrees(last, published):
         return Verdict.REPRODUCED
-    return (
-        Verdict.ONLY_BEST
-        if best is not None and _agrees(best, published)
-        else Verdict.NOT_REPRODUCED
-    )
+    only_best = best is not None and _agrees(best, published)
+    return Verdict.ONLY_BEST if only_best else Verdict.NOT_REPRODUCED
 
 
 def _agrees(figure: Figure, published: float) -> bool:
@@ -55,32 +53,28 @@ def _agrees(figure: Figure, published: float) -> bool:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell in percent: our figures at the last and the best test epoch, over seeds, and the published number."""
+    """One cell in percent: our figures at the last and the best test epoch, and the paper's."""
 
     last: Figure | None
     best: Figure | None
     published: float | None
     missing_parts: tuple[str, ...] = ()
-    departures: tuple[
-        str, ...
-    ] = ()  # from the protocol of its line, such as "200 epochs"; empty without runs
+    # From the protocol of its line, such as "200 epochs"; empty without runs.
+    departures: tuple[str, ...] = ()
     edition: int = EDITION  # of the runs
 
     @property
     def manner(self) -> tuple[str, ...]:
         """How the runs were trained, where that is not what the protocol of the line says now."""
-        return (
-            self.departures
-            if self.edition == EDITION
-            else (*self.departures, f"edition {self.edition}")
-        )
+        edition = () if self.edition == EDITION else (f"edition {self.edition}",)
+        return (*self.departures, *edition)
 
     @property
     def difference(self) -> float | None:
         """Our figure at the last epoch minus the paper's."""
-        return (
-            None if self.last is None or self.published is None else self.last.mean - self.published
-        )
+        if self.last is None or self.published is None:
+            return None
+        return self.last.mean - self.published
 
     @property
     def is_far(self) -> bool:
@@ -100,7 +94,7 @@ class ComparedCell:
 def compare(
     item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]
 ) -> list[list[ComparedCell]]:
-    """Compare the cells of a table, line by line; `changes` are the settings in which the runs depart from the paper's protocol."""
+    """Compare the cells of a table, line by line, with runs that depart by `changes`."""
     return [
         [_compare(cell, finished, seeds, changes) for cell in line.cells] for line in item.lines
     ]
@@ -114,24 +108,13 @@ def _compare(
         return ComparedCell(None, None, cell.published, missing)
     wanted = [experiment_of(cell.setting, changes, seed) for seed in range(seeds)]
     records = finished.newest(wanted)
-    last, best = (
-        [_number(read(record).get(cell.figure)) for record in records]
-        for read in (
-            lambda record: record["last"][cell.row],
-            lambda record: record["best"][cell.row][cell.row],
-        )
-    )
-    figure = Figure.of(last)
+    figure = Figure.of(_number(one["last"][cell.row].get(cell.figure)) for one in records)
     if figure is None:
         return ComparedCell(None, None, cell.published)
     made = Experiment.from_config(records[0]["config"])
-    return ComparedCell(
-        figure,
-        Figure.of(best),
-        cell.published,
-        departures=departures(made, cell.setting),
-        edition=made.edition,
-    )
+    best = Figure.of(_number(one["best"][cell.row][cell.row].get(cell.figure)) for one in records)
+    manner = departures(made, cell.setting)
+    return ComparedCell(figure, best, cell.published, (), manner, made.edition)
 
 
 def compare_other_lengths(
@@ -143,43 +126,33 @@ def compare_other_lengths(
         The cells by number of epochs; those without such runs hold the published number only.
     """
     usual = compare(item, finished, seeds, {})
-    found = {}
+    found: dict[int, list[list[ComparedCell]]] = {}
     for epochs in sorted({record["config"]["epochs"] for record in finished.all()}):
         other = compare(item, finished, seeds, {"epochs": epochs})
         # A run of the paper's own length is one of the usual cells.
-        found[epochs] = [
-            [
-                cell if cell != same else cell.without_runs()
-                for cell, same in zip(cells, line, strict=True)
-            ]
-            for cells, line in zip(other, usual, strict=True)
-        ]
+        found[epochs] = []
+        for cells, line in zip(other, usual, strict=True):
+            pairs = zip(cells, line, strict=True)
+            found[epochs].append(
+                [one.without_runs() if one == same else one for one, same in pairs]
+            )
     return found
 
 
 # Entries of a config that say what was trained and where, not how.
-WHAT = {
-    "data",
-    "imbalance",
-    "ambiguity",
-    "superclass",
-    "method",
-    "rebalancer",
-    "extras",
-    "options",
-    "precision",
-    "seed",
-}
-NOT_PROTOCOL = {*WHAT, "epochs", "edition"}  # the last two are named in words
+WHAT = {"data", "imbalance", "ambiguity", "superclass", "precision", "seed"}
+PARTS = {"method", "rebalancer", "extras", "options"}
+NOT_PROTOCOL = {*WHAT, *PARTS, "epochs", "edition"}  # the last two are named in words
 
 
 def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
-    """In which settings an experiment departs from the protocol of a setting; another length comes first.
+    """In which settings an experiment departs from the protocol; another length comes first.
 
-    Stages and milestones that are only as long as another number of epochs makes them do not count as departures.
+    Stages and milestones that are only as long as another number of epochs makes them do not count.
 
     Examples:
-        >>> departures(Experiment("cifar10", epochs=200, lr=0.05), {"data": "cifar10", "method": "corr"})
+        >>> usual = {"data": "cifar10", "method": "corr"}
+        >>> departures(Experiment("cifar10", epochs=200, lr=0.05), usual)
         ('200 epochs', 'lr = 0.05')
     """
     usual = experiment_of(setting, {}, 0)
@@ -188,12 +161,8 @@ def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
         found.append(f"{made.epochs} epochs")
         usual = experiment_of(setting, {"epochs": made.epochs}, 0)
     names = [one.name for one in fields(Experiment) if one.name not in NOT_PROTOCOL]
-    found += [
-        f"{name} = {getattr(made, name)}"
-        for name in names
-        if getattr(made, name) != getattr(usual, name)
-    ]
-    return tuple(found)
+    changed = [name for name in names if getattr(made, name) != getattr(usual, name)]
+    return (*found, *(f"{name} = {getattr(made, name)}" for name in changed))
 
 
 def _number(value: Any) -> float | None:
@@ -202,17 +171,14 @@ def _number(value: Any) -> float | None:
 
 
 def cell_text(cell: ComparedCell) -> str:
-    """The last epoch with its standard deviation, the best epoch in brackets, and an earlier edition."""
+    """The last epoch with its deviation, the best epoch in brackets, and an earlier edition."""
     if cell.missing_parts:
         return f"{', '.join(cell.missing_parts)}: not built yet"
     if cell.last is None:
         return "–"
+    best = "" if cell.best is None else f" (best {cell.best.mean:.2f})"
     edition = "" if cell.edition == EDITION else f", edition {cell.edition}"
-    return (
-        figure_text(cell.last)
-        + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
-        + edition
-    )
+    return figure_text(cell.last) + best + edition
 
 
 def figure_text(figure: Figure) -> str:

@@ -18,21 +18,21 @@ VOC_EXAMPLES, VOC_PIXELS = 11_706, 128 * 128
 
 
 def pixels_processed(config: Mapping[str, Any]) -> float:
-    """Pixels that pass through the network in one run; its time is proportional to them on one device with one model."""
+    """Pixels that pass through the network in one run, to which its time is proportional."""
     if config["data"] in SIZES:
         n_classes, largest, pixels = SIZES[config["data"]]
         examples = int(class_sizes(largest, n_classes, config["imbalance"]).sum())
     else:
         examples, pixels = VOC_EXAMPLES, VOC_PIXELS
-    views = METHODS[config["method"]]().cost * (
-        2 if "mixup" in config["extras"] else 1
-    )  # mixup adds as many blended images
+    views = METHODS[config["method"]]().cost
+    if "mixup" in config["extras"]:
+        views *= 2  # it adds as many blended images
     return float(examples * views * pixels * config["epochs"])
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Pixels per second of finished runs on this hardware or, if there are none, on the fastest hardware that has some."""
+    """Pixels per second of finished runs on this hardware, or else on the fastest with runs."""
 
     hardware: str
     speed: float | None
@@ -43,20 +43,14 @@ class Pace:
         for record in finished.all():
             seconds, machine = record.get("seconds"), record.get("environment", {}).get("hardware")
             if seconds and machine:
-                speeds.setdefault(machine, []).append(
-                    pixels_processed(Experiment.from_config(record["config"]).config()) / seconds
-                )
+                pixels = pixels_processed(Experiment.from_config(record["config"]).config())
+                speeds.setdefault(machine, []).append(pixels / seconds)
         medians = {name: statistics.median(values) for name, values in speeds.items()}
-        known = (
-            hardware
-            if hardware in medians
-            else max(medians, key=lambda name: medians[name], default=hardware)
-        )
-        return cls(known, medians.get(known))
+        if hardware not in medians:
+            hardware = max(medians, key=lambda name: medians[name], default=hardware)
+        return cls(hardware, medians.get(hardware))
 
     def seconds(self, runs: Sequence[Experiment]) -> float | None:
-        return (
-            None
-            if self.speed is None
-            else sum(pixels_processed(run.config()) for run in runs) / self.speed
-        )
+        if self.speed is None:
+            return None
+        return sum(pixels_processed(run.config()) for run in runs) / self.speed

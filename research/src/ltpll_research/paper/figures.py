@@ -17,7 +17,7 @@ PANELS = 4  # epochs shown, of those whose predictions a record keeps
 
 
 def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path: Path) -> bool:
-    """Draw an item from the runs with seed 0 and write it as PNG; return False if none of its runs is finished."""
+    """Draw an item from the runs with seed 0; return False if none of them is finished."""
     found = [[_record(cell, finished, changes) for cell in line.cells] for line in item.lines]
     if not any(record is not None for records in found for record in records):
         return False
@@ -32,11 +32,8 @@ def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Recor
         return None
     record = next(iter(finished.newest([experiment_of(cell.setting, changes, 0)])), None)
     # Old records do not hold the predictions over the course of training.
-    return (
-        None
-        if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record
-        else record
-    )
+    lacks = cell.figure == "mean_prediction" and record is not None and "snapshots" not in record
+    return None if lacks else record
 
 
 def _by_frequency(record: Record) -> Any:
@@ -61,21 +58,19 @@ def _average_prediction(figure: Any, item: Item, found: Found) -> None:
         for line, record in shown:
             epochs = record["snapshots"]["epoch"]
             at = (k + 1) * len(epochs) // n - 1
-            values = np.asarray(record["snapshots"]["mean_prediction"][line.cells[0].row][at])[
-                _by_frequency(record)
-            ]
+            predictions = record["snapshots"]["mean_prediction"][line.cells[0].row]
+            values = np.asarray(predictions[at])[_by_frequency(record)]
             panel.plot(100 * values, label=line.label, linewidth=1.2)
             panel.set_title(f"epoch {epochs[at]}", fontsize=9)
-        panel.axhline(
-            100 / len(values), color="black", linestyle="--", linewidth=0.8, label="uniform"
-        )
+        uniform = 100 / len(values)
+        panel.axhline(uniform, color="black", linestyle="--", linewidth=0.8, label="uniform")
         panel.set_xlabel("class, frequent to rare")
     panels[0].set_ylabel("average prediction (%)")
     panels[0].legend(fontsize=8)
 
 
 def _prior(figure: Any, item: Item, found: Found) -> None:
-    """The distance between the estimated prior and the class frequencies over epochs, and both at the end."""
+    """The estimated prior at the end, and its distance from the class frequencies over epochs."""
     record = next(record for records in found for record in records if record is not None)
     figure.set_size_inches(8, 3.4)
     distance, estimate = figure.subplots(1, 2)
@@ -96,25 +91,22 @@ def _per_class(figure: Any, item: Item, found: Found) -> None:
     for k, panel in enumerate(panels):
         for line, records in zip(item.lines, found, strict=True):
             if (record := records[k]) is not None:
-                values = np.asarray(record["last"][line.cells[k].row]["per_class"], dtype=float)[
-                    _by_frequency(record)
-                ]
+                per_class = record["last"][line.cells[k].row]["per_class"]
+                values = np.asarray(per_class, dtype=float)[_by_frequency(record)]
                 panel.plot(100 * values, marker="o", markersize=3, label=line.label)
         panel.set_title(item.columns[k], fontsize=9)
         panel.set_xlabel("class, frequent to rare")
     panels[0].set(ylabel="accuracy at the last epoch (%)", ylim=(0, 100))
-    known = {
-        label: line
-        for panel in panels
-        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        known.values(), known.keys(), loc="outside lower center", ncols=len(known), fontsize=8
-    )
+    known: dict[str, Any] = {}
+    for panel in panels:
+        lines, labels = panel.get_legend_handles_labels()
+        known |= dict(zip(labels, lines, strict=True))
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(known), "fontsize": 8}
+    figure.legend(known.values(), known.keys(), **place)
 
 
 def _momentum(figure: Any, item: Item, found: Found) -> None:
-    """Accuracy over RECORDS' momentum; the values are equally spaced, since those near one matter most."""
+    """Accuracy over RECORDS' momentum, equally spaced: values near one matter most."""
     figure.set_size_inches(4.5, 3.4)
     panel = figure.subplots()
     known = [(k, record) for k, (record,) in enumerate(found) if record is not None]
@@ -122,12 +114,8 @@ def _momentum(figure: Any, item: Item, found: Found) -> None:
         ("last epoch", lambda record: record["last"]["test"]),
         ("best epoch (on the test set)", lambda record: record["best"]["test"]["test"]),
     ):
-        panel.plot(
-            [k for k, _ in known],
-            [100 * read(record)["balanced_accuracy"] for _, record in known],
-            marker="o",
-            label=name,
-        )
+        values = [100 * read(record)["balanced_accuracy"] for _, record in known]
+        panel.plot([k for k, _ in known], values, marker="o", label=name)
     panel.set_xticks(range(len(MOMENTA)), [f"{momentum:g}" for momentum in MOMENTA])
     panel.set(xlabel="momentum m", ylabel="accuracy (%)")
     panel.legend(fontsize=8)

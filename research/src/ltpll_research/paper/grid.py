@@ -1,4 +1,4 @@
-"""The grid of runs behind a table or figure: which experiments it needs, and which of them are finished."""
+"""The grid of runs behind a table or figure: which experiments it needs, and which are finished."""
 
 from __future__ import annotations
 
@@ -41,28 +41,24 @@ def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Ex
 
 
 def shortened(setting: Setting, epochs: int) -> Setting:
-    """The setting with another number of epochs, in which milestones and the stages whose length it states keep their shares.
+    """The setting with another number of epochs; milestones and stated stages keep their shares.
 
-    A stage whose length is left to the method has the length that the method chooses for so many epochs, such as SoLar's first one on
-    CIFAR-10: a quarter of them, at most 100.
+    A stage whose length is left to the method has the length that the method chooses for so many
+    epochs, such as SoLar's first one on CIFAR-10: a quarter of them, at most 100.
     """
     total = setting.get("epochs", Experiment.epochs)
-    options = {
-        part: {
+    changed: dict[str, Any] = {**setting, "epochs": epochs}
+    for part, chosen in setting.get("options", {}).items():
+        scaled = {
             name: value * epochs // total if name.endswith("_epochs") else value
             for name, value in chosen.items()
         }
-        for part, chosen in setting.get("options", {}).items()
-    }
-    changed: dict[str, Any] = {**setting, "epochs": epochs} | (
-        {"options": options} if options else {}
-    )
+        changed["options"] = {**changed["options"], part: scaled}
     if "milestones" in setting:
         before, after = _last_stage(setting, total), _last_stage(changed, epochs)
-        changed["milestones"] = sorted(
-            {milestone * after // before for milestone in setting["milestones"]} - {0}
-        )
-        if not changed["milestones"]:  # too short for a step
+        milestones = {milestone * after // before for milestone in setting["milestones"]} - {0}
+        changed["milestones"] = sorted(milestones)
+        if not milestones:  # too short for a step
             del changed["milestones"], changed["schedule"]
     return changed
 
@@ -76,7 +72,7 @@ def _last_stage(setting: Setting, epochs: int) -> int:
 def experiments(
     item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]
 ) -> list[Experiment]:
-    """The experiments of an item that can be run and fit `only`: all settings with the first seed, then with the second, and so on."""
+    """The experiments of an item that can be run and fit `only`, seed by seed."""
     made = []
     for seed in range(seeds):
         for setting in item.settings:
@@ -104,9 +100,10 @@ def parse_settings(text: str) -> dict[str, Any]:
         try:
             chosen[name] = _as(name, default, value)
         except ValueError:
-            raise InputError(
-                f"{word!r} is not valid: {name} is {_expected(name, default)}."
-            ) from None
+            expected = "true or false" if isinstance(default, bool) else "a number"
+            if name == "milestones":
+                expected = "a list of numbers, such as 700,800"
+            raise InputError(f"{word!r} is not valid: {name} is {expected}.") from None
     return chosen
 
 
@@ -122,29 +119,17 @@ def _as(name: str, default: Any, text: str) -> Any:
     return type(default)(text) if isinstance(default, (int, float)) else text
 
 
-def _expected(name: str, default: Any) -> str:
-    return (
-        "a list of numbers, such as 700,800"
-        if name == "milestones"
-        else "true or false"
-        if isinstance(default, bool)
-        else "a number"
-    )
-
-
-# ---- finished runs ----------------------------------------------------------------------------------------------------
+# ---- finished runs ---------------------------------------------------------------------------
 
 
 def identity(config: Mapping[str, Any]) -> str:
-    """A key that equal experiments share: everything but the precision, which depends on the device."""
-    return json.dumps(
-        {key: value for key, value in config.items() if key not in ("precision", "experiment")},
-        sort_keys=True,
-    )
+    """A key that equal experiments share: all but the precision, which depends on the device."""
+    kept = {key: value for key, value in config.items() if key not in ("precision", "experiment")}
+    return json.dumps(kept, sort_keys=True)
 
 
 class Finished:
-    """The records of finished runs; `experiment in finished` tells whether an experiment is done, in its own edition.
+    """The records of finished runs; `experiment in finished` asks for its own edition.
 
     Of several records of one experiment, the first one counts.
     """
@@ -156,14 +141,9 @@ class Finished:
 
     @classmethod
     def under(cls, *folders: Path) -> Finished:
-        """Read the finished runs in folders of runs and in folders of committed results; runs in earlier folders count first."""
-        found = [
-            record
-            for folder in folders
-            for record in finished_runs(folder, skip_damaged=True)
-            if record["config"].get("experiment") == "images"
-        ]
-        return cls(found)
+        """Read the finished runs in folders of runs or results; earlier folders count first."""
+        found = [one for folder in folders for one in finished_runs(folder, skip_damaged=True)]
+        return cls(one for one in found if one["config"].get("experiment") == "images")
 
     def __contains__(self, experiment: Experiment) -> bool:
         return self.get(experiment) is not None
@@ -172,7 +152,10 @@ class Finished:
         return self._records.get(identity(experiment.config()))
 
     def newest(self, experiments: Sequence[Experiment]) -> list[Record]:
-        """The records of those experiments that are finished, all of the newest edition that has any: editions are never averaged."""
+        """The records of those experiments that are finished, of the newest edition that has any.
+
+        Editions are never averaged.
+        """
         for edition in range(EDITION, FIRST_EDITION - 1, -1):
             found = [self.get(replace(experiment, edition=edition)) for experiment in experiments]
             if any(found):

@@ -26,35 +26,27 @@ SPLITS: tuple[Callable[[Setting], Hashable], ...] = (
 
 def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
     """Every table of the paper that has runs, for a results page."""
-    tables = (
-        item
-        for item in ITEMS.values()
-        if any(cell.published is not None for line in item.lines for cell in line.cells)
-    )
-    laid_out = (lay_out(item, compare(item, finished, seeds, {})) for item in tables)
-    return [comparison for comparison in laid_out if comparison is not None]
+    items = ITEMS.values()
+    tables = [one for one in items if any(c.published for line in one.lines for c in line.cells)]
+    found = [lay_out(item, compare(item, finished, seeds, {})) for item in tables]
+    return [comparison for comparison in found if comparison is not None]
 
 
 def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Comparison | None:
     """Lay out an item without its empty rows and columns; None if there are no runs at all.
 
-    The label of a row names its protocol. Cells that depart from it in another way than most say how, such as "(200 epochs)".
+    The label of a row names its protocol. Cells that depart from it in another way than most say
+    how, such as "(200 epochs)".
     """
     cells = [cell for line in compared for cell in line if cell.last is not None]
     if not cells:
         return None
     usual = Counter(cell.manner for cell in cells).most_common(1)[0][0]
     counts = {cell.last.n for cell in cells if cell.last is not None}
-    lines = [
-        (line, row)
-        for line, row in zip(item.lines, compared, strict=True)
-        if any(cell.last is not None for cell in row)
-    ]
-    used = [
-        number
-        for number in range(len(item.columns))
-        if any(row[number].last is not None for _, row in lines)
-    ]
+    pairs = zip(item.lines, compared, strict=True)
+    lines = [(line, row) for line, row in pairs if any(cell.last is not None for cell in row)]
+    columns = range(len(item.columns))
+    used = [i for i in columns if any(row[i].last is not None for _, row in lines)]
 
     def texts(cell: ComparedCell) -> ComparisonCell:
         words = [f"n = {cell.last.n}"] if cell.last is not None and len(counts) > 1 else []
@@ -63,17 +55,20 @@ def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Compariso
 
     rows = [(line.label, [texts(cell) for cell in row]) for line, row in lines]
     tables = [_table(item, rows, numbers) for numbers in _split(item, used, SPLITS)]
-    length = (
-        () if any(word.endswith(" epochs") for word in usual) else (f"{Experiment.epochs} epochs",)
-    )
-    differs = any(line.protocol.mark for line, _ in lines) or any(
-        cell.manner != usual for cell in cells
-    )
-    said = " unless a row or a cell says otherwise" if differs else ""
+    trained = list(usual)
+    if not any(word.endswith(" epochs") for word in usual):
+        trained.insert(0, f"{Experiment.epochs} epochs")
+    differs = [line for line, _ in lines if line.protocol.mark]
+    said = ""
+    if differs or any(cell.manner != usual for cell in cells):
+        said = " unless a row or a cell says otherwise"
     seeds = f"n = {counts.pop()}" if len(counts) == 1 else "n in each cell"
-    have = f"{len(cells)} of {counted(sum(map(len, compared)), 'cell')} {'has' if len(cells) == 1 else 'have'} runs"
-    marks = f"Differences of more than {LARGE_DIFFERENCE:g} points are marked."
-    note = f"{', '.join((*length, *usual))}{said}; {seeds}. {have}; empty rows and columns are left out. {marks}"
+    have = "has" if len(cells) == 1 else "have"
+    note = (
+        f"{', '.join(trained)}{said}; {seeds}. {len(cells)} of "
+        f"{counted(sum(map(len, compared)), 'cell')} {have} runs; empty rows and columns are left "
+        f"out. Differences of more than {LARGE_DIFFERENCE:g} points are marked."
+    )
     return Comparison(f"{item.where}: {item.title}", tables, note)
 
 
@@ -97,11 +92,8 @@ def _table(
     if not all(columns):  # such as a single column
         caption, columns = "", labels
     chosen = [(label, [row[number] for number in numbers]) for label, row in rows]
-    return ComparisonTable(
-        caption,
-        columns,
-        [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)],
-    )
+    filled = [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)]
+    return ComparisonTable(caption, columns, filled)
 
 
 def shared_words(labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -134,15 +126,8 @@ def markdown(comparison: Comparison) -> str:
             parts.append(f"**{table.caption}**")
         head = ["last (best) epoch, %<br>paper, difference", *table.columns]
         rows = [[label, *map(_markdown_cell, cells)] for label, cells in table.rows]
-        parts.append(
-            "\n".join(
-                [
-                    markdown_row(head),
-                    "|---|" + "---:|" * len(table.columns),
-                    *map(markdown_row, rows),
-                ]
-            )
-        )
+        line = "|---|" + "---:|" * len(table.columns)
+        parts.append("\n".join([markdown_row(head), line, *map(markdown_row, rows)]))
     return "\n\n".join([*parts, f"*{comparison.note}*"])
 
 
@@ -160,7 +145,7 @@ def _markdown_cell(cell: ComparisonCell) -> str:
 
 
 def identities_with_runs(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> set[str]:
-    """What identifies each number of an item that has runs, to find items that only repeat others."""
+    """What identifies each number of an item that has runs, to find items that repeat others."""
     return {
         json.dumps([cell.setting, cell.row, cell.figure], sort_keys=True)
         for line, cells in zip(item.lines, compared, strict=True)

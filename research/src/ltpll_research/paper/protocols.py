@@ -1,4 +1,4 @@
-"""Protocols: how each system was trained for its published numbers, as departures from the RECORDS paper's settings."""
+"""Protocols: how each system was trained for its published numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Protocol:
         summary: The protocol in words, for the reader of a table.
         owner: Whose protocol it is, as part of a row's label; empty for the RECORDS paper.
         length: The number of epochs as part of a row's label; empty if it is the RECORDS paper's.
-        settings: Entries of an experiment that differ from their defaults, which are the RECORDS paper's protocol.
+        settings: Entries of an experiment that differ from their defaults, which are the RECORDS
+            paper's protocol.
         by_data: Further entries for single image sets.
 
     Examples:
@@ -49,7 +50,8 @@ class Protocol:
         return f"{row}, {self.mark}" if self.mark else row
 
 
-# SoLar's authors shorten the first stage on CIFAR-100, move the prior more slowly there and rely on fewer examples.
+# SoLar's authors shorten the first stage on CIFAR-100, move the prior more slowly there and rely on
+# fewer examples.
 SOLAR_ON_CIFAR100 = {
     "options": {"solar": {"estimation_epochs": 20, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}}
 }
@@ -63,15 +65,16 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
         Protocol(
             "records-solar",
-            "100 epochs that estimate the prior (20 on CIFAR-100), then 800, as the RECORDS paper ran SoLar; its cosine and its views",
+            "100 epochs that estimate the prior (20 on CIFAR-100), then 800, as the RECORDS paper "
+            "ran SoLar; its cosine and its views",
             length="prior estimation, then 800 epochs",
             settings={"epochs": 900},
             by_data={"cifar100": {"epochs": 820, **SOLAR_ON_CIFAR100}},
         ),
         Protocol(
             "solar",
-            "100 epochs that estimate the prior (20 on CIFAR-100), then 1,000; learning rate 0.01, times 0.1 after 700, 800 and 900; "
-            "flip and crop",
+            "100 epochs that estimate the prior (20 on CIFAR-100), then 1,000; learning rate 0.01, "
+            "times 0.1 after 700, 800 and 900; flip and crop",
             owner="SoLar's protocol",
             length="prior estimation, then 1000 epochs",
             settings={"epochs": 1100, "milestones": [700, 800, 900], **STEPS},

@@ -1,4 +1,4 @@
-"""Studies: small experiments that run on any machine, behind `ltpll-research demo` and `ltpll-research toy`."""
+"""Studies: small experiments that run on any machine, behind the commands demo and toy."""
 
 from pathlib import Path
 

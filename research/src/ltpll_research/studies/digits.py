@@ -19,27 +19,30 @@ from ltpll_research.studies import RESEARCH
 
 METHODS_SHOWN = ("proden", "corr")
 REBALANCERS_SHOWN = ("none", "records", "anchor")
-# Corrections of predictions that are evaluated on a rebalancer's runs. The anchor predicts with mean-target anyway: for RECORDS, this
-# row shows what the targets alone are worth.
+# Corrections of predictions that are evaluated on a rebalancer's runs. The anchor predicts with
+# mean-target anyway: for RECORDS, this row shows what the targets alone are worth.
 CORRECTED = {"none": ("mean-target", "oracle-la-posthoc"), "records": ("mean-target",)}
-# Three settings of imbalance and ambiguity were tried with three seeds each (20 and 0.5, 20 and 0.7, 40 and 0.5). RECORDS gained in
-# all of them; this is the mildest.
+# Three settings of imbalance and ambiguity were tried with three seeds each (20 and 0.5, 20 and
+# 0.7, 40 and 0.5). RECORDS gained in all of them; this is the mildest.
 DATA = {"largest": 120, "imbalance": 20, "ambiguity": 0.5, "test_per_class": 50}
-# All configs have these options, so that their rows are compared as one setting. They were the best of five variants of the anchor, by
-# test accuracy with the same five seeds, so its gain is optimistic.
+# All configs have these options, so that their rows are compared as one setting. They were the best
+# of five variants of the anchor, by test accuracy with the same five seeds, so its gain is
+# optimistic.
 OPTIONS = {"anchor": {"bounds": "interval", "warmup": 0.3, "lift": "records"}}
 INTRO = (
-    "Real handwritten digits (8×8 images from scikit-learn), made long-tailed and ambiguous: 120 training images of the digit zero, fewer "
-    "of each following digit, 6 of the nine.",
-    "Each training image carries its true label hidden among wrong ones: every wrong label joins with probability 0.5, and training sees "
-    "only these sets. The test set is balanced: 50 other images of each digit.",
-    "mean-target and oracle-la-posthoc correct the predictions of a finished training only; records and anchor also correct its targets. "
-    "oracle-la-posthoc uses the true class frequencies, which are unknown in practice.",
+    "Real handwritten digits (8×8 images from scikit-learn), made long-tailed and ambiguous: 120 "
+    "training images of the digit zero, fewer of each following digit, 6 of the nine.",
+    "Each training image carries its true label hidden among wrong ones: every wrong label joins "
+    "with probability 0.5, and training sees only these sets. The test set is balanced: 50 other "
+    "images of each digit.",
+    "mean-target and oracle-la-posthoc correct the predictions of a finished training only; "
+    "records and anchor also correct its targets. oracle-la-posthoc uses the true class "
+    "frequencies, which are unknown in practice.",
 )
 
 
 def configs(seeds: int) -> list[Record]:
-    """One config per seed, method and rebalancer; post-hoc corrections are evaluated on the same runs."""
+    """One config per seed, method and rebalancer, with whose runs corrections are evaluated."""
     return [
         {
             "study": "digits",
@@ -62,27 +65,22 @@ def configs(seeds: int) -> list[Record]:
 
 
 def train(run: Run) -> None:
-    """Train one run; the subset, the candidates and the training have separate seeds, derived from the seed of the run."""
+    """Train one run; its seed gives those of the subset, the candidates and the training."""
     config, data, seed = run.config, run.config["data"], run.config["seed"]
     seeds = seed_streams(seed)
     digits = load_digits_split(seed=seeds["subset"], test_per_class=data["test_per_class"])
-    subset = long_tail_subset(
-        digits.y_pool, data["imbalance"], seed=seeds["subset"], largest=data["largest"]
-    )
+    rho, largest = data["imbalance"], data["largest"]
+    subset = long_tail_subset(digits.y_pool, rho, seed=seeds["subset"], largest=largest)
     x, y = digits.x_pool[subset], digits.y_pool[subset]
     counts = np.bincount(y, minlength=10)
     candidates = uniform_candidates(y, 10, data["ambiguity"], seed=seeds["candidates"])
-    model = build_model(
-        config["model"]["name"], seeds["training"], n_classes=10, width=config["model"]["width"]
-    )
-    options = {
-        name: given for name, given in config["options"].items() if name == config["rebalancer"]
-    }
+    network, rebalancer = config["model"], config["rebalancer"]
+    model = build_model(network["name"], seeds["training"], n_classes=10, width=network["width"])
+    options = {name: given for name, given in config["options"].items() if name == rebalancer}
+    method = config["method"]
     trainer = PartialLabelTrainer(
         model,
-        *build_parts(
-            config["method"], config["rebalancer"], options=options, class_frequencies=counts
-        ),
+        *build_parts(method, rebalancer, options=options, class_frequencies=counts),
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3))),
         epochs=config["epochs"],
         batch_size=config["batch_size"],
@@ -92,14 +90,10 @@ def train(run: Run) -> None:
     )
     posthoc = {
         name: REBALANCERS.create(name, {"class_frequencies": counts})
-        for name in CORRECTED.get(config["rebalancer"], ())
+        for name in CORRECTED.get(rebalancer, ())
     }
-    truth = Evaluate(
-        digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc
-    )
-    facts = {
-        "class_counts": counts.tolist(),
-        "classes": [str(c) for c in range(10)],
-        "seeds": seeds,
-    }
+    shots = Shots(**config["shots"])
+    truth = Evaluate(digits.x_test, digits.y_test, y, shots=shots, posthoc=posthoc)
+    classes = [str(c) for c in range(10)]
+    facts = {"class_counts": counts.tolist(), "classes": classes, "seeds": seeds}
     record_training(run, trainer, x, candidates, truth, **facts)

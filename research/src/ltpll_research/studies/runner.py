@@ -18,10 +18,11 @@ def run_missing(
     workers: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Train every run that is not done, in `workers` processes with one thread each (None: one per core; 0: in this process).
+    """Train every run that is not done, in `workers` processes with one thread each.
 
-    `on_progress` is called several times per second with the number of epochs that all runs together have finished.
-    The first error stops all runs. Finished runs are kept, so calling this again trains only the others.
+    None means one per core, and 0 this process. `on_progress` is called several times per second
+    with the number of epochs that all runs together have finished. The first error stops all runs.
+    Finished runs are kept, so calling this again trains only the others.
     """
     missing = [run for run in runs if not run.done]
 
@@ -37,9 +38,5 @@ def run_missing(
         return
     if not missing:
         return
-    in_processes(
-        train,
-        [(run,) for run in missing],
-        min(workers or os.cpu_count() or 1, len(missing)),
-        report,
-    )
+    workers = min(workers or os.cpu_count() or 1, len(missing))
+    in_processes(train, [(run,) for run in missing], workers, report)

@@ -1,4 +1,4 @@
-"""The paper's toy study: PRODEN on four long-tailed squares, without rebalancing, with the oracle's prior and with RECORDS."""
+"""The paper's toy study: PRODEN on four long-tailed squares, with three rebalancers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ REBALANCERS_SHOWN = ("none", "oracle-la", "records")
 def configs(seeds: int, *, cosine: bool = False) -> list[Record]:
     """One config per seed and rebalancer.
 
-    The paper gives the initial learning rate, 2.0, but mentions no schedule, no weight decay and no dropping of the last, partial
-    batch, so there is none of them here. `cosine` uses the schedule of the image experiments instead.
+    The paper gives the initial learning rate, 2.0, but mentions no schedule, no weight decay and no
+    dropping of the last, partial batch, so there is none of them here. `cosine` uses the schedule
+    of the image experiments instead.
     """
     return [
         {
@@ -51,51 +52,35 @@ def configs(seeds: int, *, cosine: bool = False) -> list[Record]:
 
 
 def train(run: Run) -> None:
-    """Train one run, and save the points, the identified labels and the predictions, which the figure shows."""
+    """Train one run, and save what the figure shows."""
     config = run.config
     seed = config["seed"]
     x, y = four_squares(config["sizes"], seed=seed)
     x_test, y_test = four_squares([TEST_SIZE] * 4, seed=1_000_000 + seed)
     candidates = uniform_candidates(y, 4, config["ambiguity"], seed=seed)
     model = build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(10,))
-    trainer = PartialLabelTrainer(
-        model,
-        *build_parts(config["method"], config["rebalancer"], class_frequencies=np.bincount(y)),
-        seed=seed,
-        device="cpu",
-        **{
-            name: config[name]
-            for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")
-        },
-        final_lr_factor=config["final_lr"],
-    )
+    counts = np.bincount(y)
+    parts = build_parts(config["method"], config["rebalancer"], class_frequencies=counts)
+    same = ("epochs", "batch_size", "lr", "weight_decay", "drop_last")
+    settings = {name: config[name] for name in same} | {"final_lr_factor": config["final_lr"]}
+    trainer = PartialLabelTrainer(model, *parts, seed=seed, device="cpu", **settings)
 
     def keep_points() -> None:
-        identified, predicted = trainer.targets.labels().numpy(), trainer.predict(x_test)
-        np.savez(
-            run.folder / "points.npz",
-            x=x,
-            y=y,
-            x_test=x_test,
-            y_test=y_test,
-            identified=identified,
-            predicted=predicted,
-        )
+        points: dict[str, Any] = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+        points["identified"] = trainer.targets.labels().numpy()
+        points["predicted"] = trainer.predict(x_test)
+        np.savez(run.folder / "points.npz", **points)
 
-    truth = Evaluate(x_test, y_test, y)
-    record_training(
-        run,
-        trainer,
-        x,
-        candidates,
-        truth,
-        class_counts=np.bincount(y).tolist(),
-        before_done=keep_points,
-    )
+    truth, facts = Evaluate(x_test, y_test, y), {"class_counts": counts.tolist()}
+    record_training(run, trainer, x, candidates, truth, before_done=keep_points, **facts)
 
 
 def draw(runs: list[Run], path: Path) -> None:
-    """Draw the paper's 2 × 4 figure: the truth, then the identified training labels and the test predictions of each rebalancer."""
+    """Draw the paper's 2 × 4 figure.
+
+    The truth comes first, then the identified training labels and the test predictions of each
+    rebalancer.
+    """
     colours = np.asarray(["#d62728", "#e6b800", "#1f77b4", "#2ca02c"])
     figure = new_figure(figsize=(14, 7.4), layout="constrained")
     axes = figure.subplots(2, 4, sharex=True, sharey=True)
@@ -103,16 +88,10 @@ def draw(runs: list[Run], path: Path) -> None:
     panels: list[tuple[str, Any, Any, Record | None]] = [
         ("ground truth", loaded[0]["y"], loaded[0]["y_test"], None)
     ]
-    panels += [
-        (
-            "PRODEN"
-            + ("" if run.config["rebalancer"] == "none" else f" + {run.config['rebalancer']}"),
-            points["identified"],
-            points["predicted"],
-            run.result(),
-        )
-        for run, points in zip(runs, loaded, strict=True)
-    ]
+    for run, points in zip(runs, loaded, strict=True):
+        name = run.config["rebalancer"]
+        title = "PRODEN" if name == "none" else f"PRODEN + {name}"
+        panels.append((title, points["identified"], points["predicted"], run.result()))
     for column, (title, identified, predicted, result) in enumerate(panels):
         top, bottom = axes[:, column]
         top.scatter(*loaded[0]["x"].T, s=5, c=colours[identified], linewidths=0)
@@ -122,9 +101,7 @@ def draw(runs: list[Run], path: Path) -> None:
             top.set_xlabel(f"true label identified: {result['last']['target_recovery']:.1%}")
             bottom.set_xlabel(f"test accuracy: {result['last']['test']['balanced_accuracy']:.1%}")
         for axis in (top, bottom):
-            axis.set_aspect("equal")
-            axis.set_xticks([-1, 0, 1])
-            axis.set_yticks([-1, 0, 1])
+            axis.set(aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
             axis.axhline(0, color="0.8", linewidth=0.6, zorder=0)
             axis.axvline(0, color="0.8", linewidth=0.6, zorder=0)
     axes[0, 0].set_ylabel("training set\n(30 / 100 / 500 / 1000)")
