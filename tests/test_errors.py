@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ltpll.cli.options import words_of_option
 from ltpll.errors import LONGEST, first_line, on_command_line, option, printable, shown
 
 anything = st.recursive(
@@ -63,7 +64,7 @@ def test_of_a_librarys_error_the_first_line_is_kept():
 
 def test_an_option_is_named_as_its_user_writes_it():
     assert option("top_k", "3") == "top_k='3'"
-    with on_command_line():
+    with on_command_line(words_of_option):
         assert option("vote_weights", "none") == "--vote-weights none"
         assert option("separator", ";") == "--separator ';'"
     assert option("separator", ";") == "separator=';'"

@@ -308,18 +308,18 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
     child, images, trained, tmp_path
 ):
     arguments = train(images, tmp_path)
-    explodes = [*arguments, "--set", "training.lr=1e30"]
+    explodes = [*arguments, "--set", "lr=1e30"]
     (sentence,) = sentences(finished(child(*explodes), status=2))
     assert "not finite in epoch 1, step 2, for rows" in sentence
-    (sentence,) = sentences(finished(child(*explodes, "--set", "run.on_nan=skip"), status=2))
+    (sentence,) = sentences(finished(child(*explodes, "--on-nan", "skip"), status=2))
     assert (
         "predictions of test examples are not finite in epoch 1: "
         "lower the learning rate (now 1e+30)" in sentence
     )
-    (sentence,) = sentences(finished(child(*arguments, "--set", "run.on_nan=ignore"), status=2))
+    (sentence,) = sentences(finished(child(*arguments, "--on-nan", "ignore"), status=2))
     assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
     assert not list(tmp_path.rglob("checkpoint*"))
-    finished(child(*arguments, "--set", "run.on_nan=skip"))
+    finished(child(*arguments, "--on-nan", "skip"))
     assert (
         next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 4
     )  # of the last epoch, of the best one by either prediction rule, and of the whole

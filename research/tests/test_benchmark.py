@@ -444,8 +444,8 @@ def call(root, *arguments, cwd):
 
 
 def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
-    (tmp_path / "config.yaml").write_text("method: proden\nepochs: 2\nrebalancer: none\n")
-    first = call(root, "--config", "config.yaml", cwd=tmp_path)
+    (tmp_path / "config.toml").write_text("method = 'proden'\nepochs = 2\nrebalancer = 'none'\n")
+    first = call(root, "--config", "config.toml", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "float32, eager steps" in first.stdout
     assert "oracle-la-posthoc: balanced accuracy" in first.stdout
@@ -454,9 +454,9 @@ def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(ro
 
 
 def test_the_command_line_overrides_the_config_and_the_config_overrides_the_recipe(root, tmp_path):
-    (tmp_path / "config.yaml").write_text("method: proden\nepochs: 4\nextras: []\n")
+    (tmp_path / "config.toml").write_text("method = 'proden'\nepochs = 4\nextras = []\n")
     result = call(
-        root, "--recipe", "best", "--config", "config.yaml", "--epochs", "1", cwd=tmp_path
+        root, "--recipe", "best", "--config", "config.toml", "--epochs", "1", cwd=tmp_path
     )
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
@@ -471,10 +471,10 @@ def test_the_command_line_overrides_the_config_and_the_config_overrides_the_reci
 def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_config_file(
     root, tmp_path
 ):
-    (tmp_path / "config.yaml").write_text(
-        "schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n"
+    (tmp_path / "config.toml").write_text(
+        "schedule = 'step'\nmilestones = [1]\nmethod = 'proden'\nepochs = 2\n"
     )
-    result = call(root, "--config", "config.yaml", "--set", "schedule=cosine", cwd=tmp_path)
+    result = call(root, "--config", "config.toml", "--set", "schedule=cosine", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
     assert not {"schedule", "milestones"} & made.keys()
@@ -488,10 +488,10 @@ def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
         json.loads(line) for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()
     ]
     assert [record["lr"] for record in logged] == pytest.approx([0.05, 0.005, 0.0005])
-    (tmp_path / "config.yaml").write_text(
-        "schedule: step\nmilestones: [1, 2]\nmethod: proden\nepochs: 3\n"
+    (tmp_path / "config.toml").write_text(
+        "schedule = 'step'\nmilestones = [1, 2]\nmethod = 'proden'\nepochs = 3\n"
     )
-    assert "finished earlier" in call(root, "--config", "config.yaml", cwd=tmp_path).stdout
+    assert "finished earlier" in call(root, "--config", "config.toml", cwd=tmp_path).stdout
 
 
 def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
@@ -552,7 +552,7 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     ("arguments", "message"),
     [
         (["--method", "prodem"], "Did you mean 'proden'"),
-        (["--config", "missing.yaml"], "no config file missing.yaml"),
+        (["--config", "missing.toml"], "There is no file missing.toml"),
         (["--set", "views=wild"], "wild"),
         (
             ["--recipe", "bset"],

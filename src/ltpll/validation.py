@@ -5,9 +5,7 @@ or setting at fault.
 from __future__ import annotations
 
 import math
-import sys
 import warnings
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -180,88 +178,3 @@ def whole_number(value: Any, least: int, name: str) -> int:
             f"{name} is {shown(value)}: it must be a whole number of at least {least}."
         )
     return int(value)
-
-
-# ---- settings of configs -------------------------------------------------------------------------
-
-LARGEST_SEED = 2**32 - 1  # that numpy and scikit-learn accept
-# For each setting, a test of its value and the words for it.
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "lr": (lambda value: value > 0, "above 0"),
-    "weight_decay": (lambda value: value >= 0, "at least 0"),
-    "epochs": (lambda value: value >= 1, "at least 1"),
-    "batch_size": (lambda value: value >= 1, "at least 1"),
-    "width": (lambda value: value >= 1, "at least 1"),
-    "folds": (lambda value: value >= 0, "at least 0"),
-    "imbalance": (lambda value: value >= 1, "at least 1"),
-    "ambiguity": (lambda value: 0 <= value <= 1, "between 0 and 1"),
-    "lacking": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "truth_missing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "seed": (lambda value: 0 <= value <= LARGEST_SEED, f"between 0 and {LARGEST_SEED}"),
-}
-
-
-def check_setting(name: str, default: Any, value: Any, where: str = "The config's") -> None:
-    """Check that a value has the type of the setting's default; settings without a default are
-    text.
-    """
-    expected = _expected(name, default, value)
-    if expected is not None:
-        raise InputError(f"{where} {name} is {shown(value)}: it must be {expected}.")
-
-
-def _expected(name: str, default: Any, value: Any) -> str | None:
-    if isinstance(default, bool):
-        return None if isinstance(value, bool) else "true or false"
-    if isinstance(default, (int, float)):
-        number = (
-            isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and abs(value) <= sys.float_info.max
-        )
-        if isinstance(default, float):
-            return _outside(name, value) if number else "a number"
-        if not number or value != int(value) or abs(value) >= 2**63:
-            return "a whole number"
-        return _outside(name, value)
-    if name == "extras":
-        return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
-    if name == "milestones":
-        return (
-            None
-            if value is None
-            or (_are(value, int) and not any(isinstance(one, bool) for one in value))
-            else "a list of whole numbers"
-        )
-    if name == "options":
-        named = isinstance(value, Mapping) and _are(list(value), str)
-        plain = value is None or (
-            named and all(isinstance(part, Mapping) and _is_plain(part) for part in value.values())
-        )
-        return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
-    return None if isinstance(value, str) else "text"
-
-
-def _outside(name: str, value: float) -> str | None:
-    """What the number should be; None if it is fine."""
-    fits, words = RANGES.get(name, (lambda value: True, ""))
-    return None if fits(value) else words
-
-
-def _is_plain(options: Mapping[Any, Any]) -> bool:
-    """Whether all values are numbers, text or flat lists of these: nested YAML aliases can expand a
-    small file to gigabytes.
-    """
-    return _are(list(options), str) and all(
-        value is None
-        or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str)
-        for value in options.values()
-    )
-
-
-def _are(values: Any, *kinds: type) -> bool:
-    """Whether this is a list with values of these types only, all of them finite."""
-    return isinstance(values, (list, tuple)) and all(
-        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value))
-        for value in values
-    )

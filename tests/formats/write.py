@@ -17,7 +17,7 @@ from ltpll.tables.writers import write_table
 HERE = Path(__file__).parent
 NAMES = np.asarray(["ant", "bee", "cat", "fox"])
 OPTIONS = ["--epochs", "5", "--folds", "2", "--rebalancer", "mean-target", "--device", "cpu"]
-SMALL_BATCHES = ["--batch-size", "8"]
+SMALL_BATCHES = ["--set", "training.batch_size=8"]
 # Runs that were interrupted in the middle of an epoch: in the 13th of 25 steps on all rows, and in
 # the 6th of 10 steps of the second fold.
 INTERRUPTED = {"training": 13, "folds": 41}

@@ -30,7 +30,7 @@ BOTH = {
     "--device": NAME | st.sampled_from(["cpu", "cuda:7", "meta", "tpu"]),
     "--on-nan": NAME | st.sampled_from(["skip", "stop"]),
     "--threads": SHORT,
-    "--config": st.sampled_from(["missing.yaml", "."]),
+    "--config": st.sampled_from(["missing.toml", "."]),
 }
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib  # noqa: F401  a child without privileges may not be able to read it
 import traceback
 from pathlib import Path
 

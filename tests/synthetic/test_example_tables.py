@@ -50,7 +50,7 @@ def test_another_seed_draws_other_rows_and_the_same_seed_the_same():
 
 
 def test_the_command_writes_tables_that_train_reads(tmp_path):
-    printed = ltpll_here("data", "example", "--out", tmp_path / "new")
+    printed = ltpll_here("demo", "--only-table", "--out", tmp_path / "new")
     table = read_table(tmp_path / "new" / "digits.csv", Reading())
     assert table.features.shape == (486, 64)
     assert len(pd.read_csv(tmp_path / "new" / "new-digits.csv")) == 100
@@ -59,7 +59,7 @@ def test_the_command_writes_tables_that_train_reads(tmp_path):
 
 def test_the_command_does_not_overwrite_a_table(tmp_path):
     (tmp_path / "new-digits.csv").write_text("mine")
-    message = ltpll_here("data", "example", "--out", tmp_path, status=2)
+    message = ltpll_here("demo", "--only-table", "--out", tmp_path, status=2)
     assert "new-digits.csv exists already" in message
     assert [path.name for path in tmp_path.iterdir()] == ["new-digits.csv"]
     assert (tmp_path / "new-digits.csv").read_text() == "mine"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
+from ltpll.settings import Count, Seed, Share, Within, with_settings
 from ltpll.synthetic import (
     long_tail_subset,
     remove_labels,
@@ -32,7 +33,7 @@ from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.schedule import check_milestones
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import check_setting, chosen_device
+from ltpll.validation import chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet
@@ -124,27 +125,27 @@ class Experiment:
     """
 
     data: str
-    imbalance: float = 100.0
-    ambiguity: float = 0.05
+    imbalance: Annotated[float, Within(1)] = 100.0
+    ambiguity: Annotated[float, Within(0, 1)] = 0.05
     superclass: bool = False
-    lacking: float = 0.0
+    lacking: Share = 0.0
     method: str = "corr"
     rebalancer: str = "records"
     extras: tuple[str, ...] = ()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model: str = "resnet18"
-    width: int = 64
+    width: Count = 64
     views: str = "paper"
-    epochs: int = 800
-    batch_size: int = 256
-    lr: float = 0.01
-    weight_decay: float = 1e-3
+    epochs: Count = 800
+    batch_size: Count = 256
+    lr: Annotated[float, Within(0, open_below=True)] = 0.01
+    weight_decay: Annotated[float, Within(0)] = 1e-3
     schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
-    truth_missing: float = 0.0
+    truth_missing: Share = 0.0
     precision: str = "float32"
     draw: str = "seeded"
-    seed: int = 0
+    seed: Seed = 0
     edition: int = EDITION
 
     def __post_init__(self) -> None:
@@ -183,24 +184,9 @@ class Experiment:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
             50.0
         """
-        known = {setting.name: setting for setting in fields(cls)}
-        for key, value in values.items():
-            if not isinstance(key, str) or key not in known:
-                raise InputError(
-                    f"The config has an unknown entry {shown(key)}; known entries: "
-                    f"{', '.join(known)}."
-                )
-            check_setting(key, known[key].default, value)
         if "data" not in values:
-            raise InputError(
-                "The config does not name an image set: add a line such as `data: cifar100`."
-            )
-        # An imbalance of 100 and one of 100.0 must be the same run.
-        kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
-        typed = [key for key in values if kinds[key] in (int, float)]
-        numbers = {key: kinds[key](values[key]) for key in typed}
-        lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
-        return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
+            raise InputError("The config names no image set: add a line such as data = 'cifar100'.")
+        return with_settings(cls, {name: one for name, one in values.items() if one is not None})
 
     @classmethod
     def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:

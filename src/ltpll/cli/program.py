@@ -1,6 +1,4 @@
-"""What every program of this project does around its commands: errors in one sentence, and the
-version.
-"""
+"""What every program of this project does around its commands: errors and the version."""
 
 from __future__ import annotations
 

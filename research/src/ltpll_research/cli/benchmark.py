@@ -11,7 +11,7 @@ import typer
 import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.training import exit_on_interrupt, prepare_run, torchrun_processes
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.formatting import command
 from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record, Run
@@ -181,13 +181,13 @@ def benchmark(
 
 def _image_set(name: Any) -> str:
     """The name of an image set; anything else is refused."""
-    from ltpll.validation import check_setting
     from ltpll_research.image_sets.prepared import IMAGE_SETS
 
     known = ", ".join(IMAGE_SETS)
     if name is None:
         raise InputError(f"There is nothing to train on: give an image set ({known}).")
-    check_setting("data", "", name)
+    if not isinstance(name, str):
+        raise InputError(f"data is {shown(name)}: it must be text, the name of an image set.")
     if name not in IMAGE_SETS and Path(name).expanduser().is_file():
         raise InputError(
             f"{name} is a file, and `ltpll-research benchmark` is for image sets ({known}): "
@@ -195,7 +195,7 @@ def _image_set(name: Any) -> str:
         )
     if name not in IMAGE_SETS:
         raise unknown_name_error("image set", name, IMAGE_SETS)
-    return str(name)
+    return name
 
 
 def _print_result(run: Run) -> None:

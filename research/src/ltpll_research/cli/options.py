@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltpll.errors import InputError, first_line
+from ltpll.settings import read_file
 
 # Options are grouped into panels of `--help`.
 data_option = partial(typer.Option, rich_help_panel="Data")
@@ -47,17 +47,5 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """The entries of a YAML file of settings; empty if `path` is None."""
-    import yaml
-
-    if path is None:
-        return {}
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError(f"There is no config file {path}.") from None
-    except Exception as error:  # PyYAML also raises IndexError, ValueError and others
-        raise InputError(f"The config file {path} cannot be read: {first_line(error)}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"The config file {path} must contain `name: value` lines.")
-    return content
+    """The settings in a TOML file; empty if `path` is None."""
+    return {} if path is None else read_file(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record
+from ltpll.settings import as_toml, settings_of
 from ltpll_research.benchmark import EDITION, FIRST_EDITION, Experiment
 from ltpll_research.paper.catalog import Item, Setting
 from ltpll_research.records import finished_runs
@@ -85,8 +86,7 @@ def experiments(
 
 def parse_settings(text: str) -> dict[str, Any]:
     """Parse text such as 'dataset=cifar10 imbalance=100' into entries of an experiment."""
-    known = {setting.name: setting for setting in fields(Experiment)}
-    chosen: dict[str, Any] = {}
+    known, chosen = settings_of(Experiment), {}
     for word in text.split():
         name, separator, value = word.partition("=")
         name = ALIASES.get(name, name)
@@ -96,27 +96,12 @@ def parse_settings(text: str) -> dict[str, Any]:
             )
         if name not in known:
             raise unknown_name_error("setting", name, [*known, *ALIASES])
-        default = known[name].default
-        try:
-            chosen[name] = _as(name, default, value)
-        except ValueError:
-            expected = "true or false" if isinstance(default, bool) else "a number"
-            if name == "milestones":
-                expected = "a list of numbers, such as 700,800"
-            raise InputError(f"{word!r} is not valid: {name} is {expected}.") from None
+        if name == "milestones":
+            value = f"[{value}]"
+        if name == "extras":
+            value = as_toml([one for one in value.split(",") if one])
+        chosen[name] = known[name].from_text(value)
     return chosen
-
-
-def _as(name: str, default: Any, text: str) -> Any:
-    """The value that a text stands for, of the type of the setting's default."""
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-    if isinstance(default, tuple):
-        parts = [part for part in text.split(",") if part]
-        return tuple(map(int, parts)) if name == "milestones" else tuple(parts)
-    return type(default)(text) if isinstance(default, (int, float)) else text
 
 
 # ---- finished runs ---------------------------------------------------------------------------
