@@ -65,6 +65,6 @@ def test_of_a_librarys_error_the_first_line_is_kept():
 def test_an_option_is_named_as_its_user_writes_it():
     assert option("top_k", "3") == "top_k='3'"
     with on_command_line(words_of_option):
-        assert option("vote_weights", "none") == "--vote-weights none"
+        assert option("vote_weights", "none") == "--set table.vote_weights=none"
         assert option("separator", ";") == "--separator ';'"
     assert option("separator", ";") == "separator=';'"

@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_with_what_it_must_be(name, value, words):
         ("oven.shelfs", "oven.shelves may be meant"),
         ("degrees", "oven.degrees may be meant"),
         ("oven", "'oven' is a section"),
-        ("zzz", "--write-config"),
+        ("zzz", "the documentation lists all"),
     ],
 )
 def test_an_unknown_name_is_refused_with_a_similar_one(name, hint):

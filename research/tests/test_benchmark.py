@@ -69,7 +69,7 @@ def test_an_experiment_is_restored_from_its_config():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epoch": 5}, "unknown entry 'epoch'"),
+        ({"epoch": 5}, "There is no setting 'epoch'"),
         ({"epochs": "many"}, "epochs is 'many'"),
         ({"lr": True}, "lr is True"),
         ({"method": 3}, "method is 3"),
@@ -82,7 +82,7 @@ def test_a_wrong_entry_of_a_config_is_named(change, message):
 
 
 def test_a_config_without_data_is_refused():
-    with pytest.raises(InputError, match="does not name an image set"):
+    with pytest.raises(InputError, match="names no image set"):
         Experiment.from_mapping({})
 
 
@@ -162,9 +162,9 @@ def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
         ({"schedule": "step", "milestones": [3]}, "at least 1 and below 3"),
         (
             {"schedule": "step", "milestones": "1"},
-            "milestones is '1': it must be a list of whole numbers",
+            "milestones is '1': it must be a whole number",
         ),
-        ({"schedule": "step", "milestones": [True]}, "a list of whole numbers"),
+        ({"schedule": "step", "milestones": [True]}, "it must be a whole number"),
         ({"schedule": "step"}, "The schedule step needs `milestones`"),
         (
             {"milestones": [1]},
@@ -369,7 +369,7 @@ def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
     "wrong", [{"options": []}, {"options": {"anchor": 3}}, {"recipe": "best"}, {3: 4}]
 )
 def test_a_wrong_setting_is_refused_under_a_recipe_too(wrong):
-    with pytest.raises(InputError, match="The config"):
+    with pytest.raises(InputError, match=r"it must be|There is no setting"):
         Experiment.from_mapping(with_recipe("best", {"data": "cifar10", **wrong}))
 
 

@@ -78,7 +78,23 @@ class _Path:
         return "the path of a file"
 
 
+class _Plain:
+    """Refuses what JSON and TOML do not both have, such as dates, and lists of lists."""
+
+    def __call__(self, value: Any) -> Any:
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if not isinstance(one, (str, int, float, type(None))) or one in (math.inf, -math.inf):
+                raise ValueError
+            if one != one:  # not a number
+                raise ValueError
+        return value
+
+    def words(self, kind: str) -> str:
+        return "text, a number, or a list of these"
+
+
 FilePath = Annotated[str, _Path()]
+Plain = Annotated[Any, _Plain()]
 Count = Annotated[int, Within(1)]
 Seed = Annotated[int, Within(0, 2**32 - 1)]  # that numpy and scikit-learn accept
 Share = Annotated[float, Within(0, 1, open_above=True)]
@@ -115,7 +131,8 @@ def accepted(kind: Any, value: Any) -> Any:
         if isinstance(value, Mapping):
             return {str(name): accepted(arguments[1], one) for name, one in value.items()}
     elif kind in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if math.isfinite(value) and (kind is float or value == int(value)) and abs(value) < 2**63:
+        whole = math.isfinite(value) and value == int(value) and abs(value) < 2**63
+        if math.isfinite(value) if kind is float else whole:
             return kind(value)
     elif origin is Literal:
         if isinstance(value, str) and value in arguments:
@@ -234,12 +251,12 @@ def setting(cls: type[Any], name: str) -> Setting:
     known = settings_of(cls)
     if name in known:
         return known[name]
-    last = name.rpartition(".")[2]
+    last = str(name).rpartition(".")[2]
     similar = [one for one in known if one.rpartition(".")[2] == last]
-    similar = similar or get_close_matches(name, known, n=1)
+    similar = similar or get_close_matches(str(name), known, n=1)
     if any(one.startswith(f"{name}.") for one in known):
         raise InputError(f"{shown(name)} is a section: give one of its settings a value.")
-    hint = f"{similar[0]} may be meant" if similar else "`ltpll train --write-config` lists all"
+    hint = f"{similar[0]} may be meant" if similar else "the documentation lists all"
     raise InputError(f"There is no setting {shown(name)}; {hint}.")
 
 

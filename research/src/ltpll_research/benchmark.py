@@ -22,7 +22,7 @@ from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.settings import Count, Seed, Share, Within, with_settings
+from ltpll.settings import Count, Plain, Seed, Share, Within, with_settings
 from ltpll.synthetic import (
     long_tail_subset,
     remove_labels,
@@ -132,7 +132,7 @@ class Experiment:
     method: str = "corr"
     rebalancer: str = "records"
     extras: tuple[str, ...] = ()
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Plain]] = field(default_factory=dict)
     model: str = "resnet18"
     width: Count = 64
     views: str = "paper"

@@ -56,9 +56,9 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
     [
         ("cifar10", "name=value", InputError),
         ("qq=1", "no setting 'qq'", UnknownNameError),
-        ("q=many", "ambiguity is a number", InputError),
-        ("superclass=1", "superclass is true or false", InputError),
-        ("milestones=700,many", "milestones is a list of numbers, such as 700,800", InputError),
+        ("q=many", "ambiguity is 'many': it must be a number", InputError),
+        ("superclass=1", "it must be true or false", InputError),
+        ("milestones=700,many", "it must be a whole number, or a list of such", InputError),
     ],
 )
 def test_an_invalid_choice_is_refused(text, message, kind):

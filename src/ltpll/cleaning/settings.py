@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ltpll.errors import InputError, shown
 from ltpll.settings import (
     Count,
+    Plain,
     Seed,
     Share,
     Within,
@@ -75,7 +76,7 @@ class TrainingSettings:
     bounds."""
     extras: tuple[str, ...] = ()
     """Additional loss terms; see `ltpll list`."""
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Plain]] = field(default_factory=dict)
     """Options of methods, rebalancers and extras by name, such as { lw = { beta = 2 } }."""
     model: str = "auto"
     """Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."""
