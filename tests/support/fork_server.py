@@ -5,11 +5,12 @@ many processes cheaply.
 import functools
 import gc
 import importlib
+import importlib.readers  # as tomllib: a child without privileges may be unable to read it
 import json
 import os
 import subprocess
 import sys
-import tomllib  # noqa: F401  a child without privileges may not be able to read it
+import tomllib  # noqa: F401
 import traceback
 from pathlib import Path
 

@@ -184,7 +184,7 @@ class Experiment:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
             50.0
         """
-        if "data" not in values:
+        if values.get("data") is None:
             raise InputError("The config names no image set: add a line such as data = 'cifar100'.")
         return with_settings(cls, {name: one for name, one in values.items() if one is not None})
 
