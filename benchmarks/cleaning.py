@@ -198,10 +198,10 @@ def out_of_fold(
     found = SetPredictions.empty(candidates)
     for others, rows in fold_splits(candidates, FOLDS, seed):
         classifier = PartialLabelClassifier(random_state=seed, device="cpu", threads=1)
-        fitting = classifier.begin(x[others], candidates.select(others))
+        fitting = classifier.prepare_training(x[others], candidates.select(others))
         if isinstance(fitting.trainer.rebalancer, Auto):
             fitting.trainer.rebalancer.scores = {AVERAGE: float(average), PLAIN: float(not average)}
-        classifier.train(fitting)
+        classifier.run_training(fitting)
         found.put(rows, predict_sets(classifier.predict_proba, x[rows], candidates.select(rows)))
     return found
 

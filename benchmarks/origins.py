@@ -115,7 +115,7 @@ def measure(pack: Path, data: str, origin: str, seed: int) -> dict[str, Any]:
         model = PartialLabelClassifier(
             rebalancer=rebalancer, random_state=seed, device="cpu", threads=1
         )
-        trainer, inputs, candidates = model.begin(x, sets)
+        trainer, inputs, candidates = model.prepare_training(x, sets)
         undecided = name == "auto" and can_compare(trainer.rebalancer, inputs, candidates)
         model.fit(x, sets)
         predicted = {

@@ -39,7 +39,7 @@ from ltpll.pruning.votes import (
     directions,
     prune_candidates,
     relative_votes,
-    without,
+    remove_marked_labels,
 )
 from ltpll.rebalancers import Auto
 from ltpll.rebalancers.auto import shares_of
@@ -111,7 +111,7 @@ def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any
     # many labels always exists.
     limit = np.sort(plain)[int(pruned.removed.sum())]
     votes = {
-        "plain": shares(without(given.sets, plain < limit), given.y),
+        "plain": shares(remove_marked_labels(given.sets, plain < limit), given.y),
         "sqrt": shares(pruned, given.y),
     }
     shares_before = shares_of(given.sets)

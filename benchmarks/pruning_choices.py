@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 from ltpll.candidates import Candidates
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.pruning.votes import NEIGHBOURS, directions, relative_votes, without
+from ltpll.pruning.votes import NEIGHBOURS, directions, relative_votes, remove_marked_labels
 from ltpll.runs.environment import environment
 from ltpll.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
 from ltpll.views import FeatureViews
@@ -78,7 +78,7 @@ def measure(x: Any, y: Any, sets: Candidates) -> dict[str, Any]:
     for k in NUMBERS:
         votes = relative_votes(nearest_neighbours(directions(x), k).rows.numpy(), sets)
         grid += [
-            {"neighbours": k, "threshold": t, **shares(without(sets, votes < t), y)}
+            {"neighbours": k, "threshold": t, **shares(remove_marked_labels(sets, votes < t), y)}
             for t in THRESHOLDS
         ]
     return {"rows": len(x), "compared": compared, "grid": grid}

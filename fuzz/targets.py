@@ -174,7 +174,7 @@ def run_taxonomy(case: bytes, folder: Path) -> None:
         assert len(set(found.leaves)) == len(found.leaves)
         for member in list(found.names)[:50]:
             with suppress(InputError):  # a group without classes
-                assert set(found.members(member)) <= set(found.leaves)
+                assert set(found.classes_below(member)) <= set(found.leaves)
     tree, sites = ("tree.txt", name) if name.startswith("sites") else (name, "sites.csv")
     check_table(
         read_label_table(

@@ -609,10 +609,10 @@ def test_a_backbone_is_fine_tuned_in_bfloat16_with_channels_last_and_frozen_laye
         classifier = PartialLabelClassifier(
             "proden", "none", model=model, epochs=10, views="crop", device=device
         )
-        fitting = classifier.begin(x, candidates)
+        fitting = classifier.prepare_training(x, candidates)
         trainer = fitting.trainer
         before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-        classifier.train(fitting)
+        classifier.run_training(fitting)
         trained = {
             name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
         }

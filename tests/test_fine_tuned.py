@@ -77,12 +77,12 @@ def test_pictures_are_normalised_as_the_backbone_was_trained():
 def test_what_auto_stands_for_depends_on_the_backbone():
     x, _, candidates = coloured_pictures()
     for classifier, expected in ((quick(), FINE_TUNING), (quick("small-cnn"), FROM_SCRATCH)):
-        trainer = classifier.begin(x, candidates).trainer
+        trainer = classifier.prepare_training(x, candidates).trainer
         assert (trainer.lr, trainer.optimizer.param_groups[0]["weight_decay"]) == (
             expected.lr,
             expected.weight_decay,
         )
-    trainer = quick(lr=0.3, weight_decay=0.25).begin(x, candidates).trainer
+    trainer = quick(lr=0.3, weight_decay=0.25).prepare_training(x, candidates).trainer
     assert (trainer.lr, trainer.optimizer.param_groups[0]["weight_decay"]) == (0.3, 0.25)
 
 
@@ -238,7 +238,11 @@ def test_a_backbone_that_does_not_go_with_the_classifier_is_not_exported(tmp_pat
 @pytest.mark.parametrize(("side", "policy", "kernel"), [(64, "flip-crop", 3), (65, "photo", 7)])
 def test_views_and_stem_follow_the_size_of_the_pictures(side, policy, kernel):
     x, _, candidates = coloured_pictures(8, side=side)
-    trainer = PartialLabelClassifier("proden", "none", device="cpu").begin(x, candidates).trainer
+    trainer = (
+        PartialLabelClassifier("proden", "none", device="cpu")
+        .prepare_training(x, candidates)
+        .trainer
+    )
     assert trainer.views.policy == policy
     assert trainer.model.encoder.stem.kernel_size == (kernel, kernel)
     assert trainer.chunk == min(4096, CHUNK_PIXELS // side**2)

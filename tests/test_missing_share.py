@@ -77,7 +77,7 @@ def test_answers_of_people_stay():
     x, y, sets, _ = problem(0.3)
     wrong = [(int(y[i]) + 1) % C for i in range(20)]
     found = quick(truth_missing=0.3).fit(
-        x, sets.replaced(np.arange(20), [[label] for label in wrong])
+        x, sets.with_answers(np.arange(20), [[label] for label in wrong])
     )
     assert found.transduced_.labels[:20].tolist() == wrong
     assert (found.transduced_.labels[20:] == y[20:]).mean() > 0.8

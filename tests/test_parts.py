@@ -355,7 +355,7 @@ def plugin_folder(tmp_path, monkeypatch):
 
 
 def methods_with_plugins():
-    return Registry("method", Method, "ltpll.methods").discover(
+    return Registry("method", Method, "ltpll.methods").register_package(
         "ltpll.methods", list(importlib.import_module("ltpll.methods").__path__)
     )
 

@@ -173,7 +173,7 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
     monkeypatch.syspath_prepend(tmp_path)
     try:
         base = __import__("ltpll_zoo_base")
-        registry = Registry("animal", base.Animal).discover("ltpll_zoo", [str(zoo)])
+        registry = Registry("animal", base.Animal).register_package("ltpll_zoo", [str(zoo)])
         assert list(registry) == ["cat", "dog", "pup"]
         assert registry["pup"].__module__ == "ltpll_zoo.dog"
         assert (

@@ -370,7 +370,7 @@ def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_a
     assert torch.equal(
         targets.labels(), initial_targets(Candidates.from_matrix(mask), targets_on).labels()
     )
-    sets.invite(index, logits)
+    sets.add_outside_labels(index, logits)
     targets[index] = PRODEN().disambiguate(
         Outputs((logits,), ()).weighted(sets.log_weights(index)), targets[index], sets[index]
     )
@@ -401,20 +401,20 @@ def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_a
 def test_one_tensor_restores_targets_and_guests(targets_on):
     _, logits, sets = open_problem()
     targets, index = initial_targets(sets, targets_on), torch.arange(len(sets))
-    sets.invite(index, logits)
+    sets.add_outside_labels(index, logits)
     targets[index] = torch.softmax(logits, 1)
     fresh = open_problem()[2]
     other = initial_targets(fresh, targets_on)
     other.values.copy_(targets.values)
-    assert torch.equal(fresh.guests, sets.guests)
+    assert torch.equal(fresh.outside_labels, sets.outside_labels)
     assert torch.equal(other[index], targets[index])
 
 
 def test_what_belongs_to_an_earlier_guest_goes_to_the_others():
     sets = OpenSets(Candidates.of([[0, 1]], n_classes=4), 0.1)
     targets, index = initial_targets(sets), torch.tensor([0])
-    sets.invite(index, torch.tensor([[0.0, 0.0, 5.0, 0.0]]))
+    sets.add_outside_labels(index, torch.tensor([[0.0, 0.0, 5.0, 0.0]]))
     targets[index] = torch.tensor([[0.25, 0.25, 0.5, 0.0]])
-    sets.invite(index, torch.tensor([[0.0, 0.0, 0.0, 5.0]]))
+    sets.add_outside_labels(index, torch.tensor([[0.0, 0.0, 0.0, 5.0]]))
     targets[index] = torch.tensor([[0.2, 0.1, 0.4, 0.3]])
     torch.testing.assert_close(targets[index], torch.tensor([[1 / 3, 1 / 6, 0.0, 1 / 2]]))

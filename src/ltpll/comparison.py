@@ -90,7 +90,7 @@ def held_out_scores(
             accuracy = approximated_accuracy_score(candidates, found["accuracy"])
             balanced = approximated_balanced_accuracy_score(candidates, found["balanced"])
             scores[way] = (accuracy + balanced) / 2
-    agreed: dict[str, float] = world.agreed(scores)
+    agreed: dict[str, float] = world.value_of_first_process(scores)
     return agreed
 
 

@@ -296,11 +296,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} "
                 "out."
             )
-        fitting = self.begin(X, y, groups)
-        self.decide(fitting.trainer, fitting.x.numpy(), fitting.candidates)
-        return self.train(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
+        fitting = self.prepare_training(X, y, groups)
+        self.decide_by_cross_validation(fitting.trainer, fitting.x.numpy(), fitting.candidates)
+        return self.run_training(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
 
-    def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
+    def prepare_training(self, X: Any, y: Any, groups: Any = None) -> Fitting:
         """Prepare the training that `fit` would run, for callers of `decide` and `train`.
 
         Under `torchrun`, all processes call this with the same data and train together.
@@ -317,7 +317,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
         return Fitting(self._trainer(x, candidates), x, candidates)
 
-    def decide(
+    def decide_by_cross_validation(
         self,
         trainer: PartialLabelTrainer,
         x: Any,
@@ -479,7 +479,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         return device.type == "cuda" or self._fine_tune is not None
 
-    def train(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
+    def run_training(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
         """Run the training that `begin` has prepared, and take over its results."""
         trainer = fitting.trainer.fit(fitting.x, fitting.candidates, callbacks)
         self.model_ = trainer.model

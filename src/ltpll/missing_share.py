@@ -86,9 +86,9 @@ def estimate_missing(
     guessing = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy")
     how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept}
     for rows, predictions in train_folds(guessing, x, candidates, splits, judged, **how):
-        found.put(rows, SetPredictions.from_tensors(predictions))
+        found.store_rows(rows, SetPredictions.from_tensors(predictions))
     by_size = missing_by_size(found, candidates.n_classes) if world.first else nothing
-    shares: list[float] = world.agreed(by_size)
+    shares: list[float] = world.value_of_first_process(by_size)
     return shares if overall_share(shares, candidates) >= least else nothing
 
 

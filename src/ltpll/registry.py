@@ -137,7 +137,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._classes[name] = cls
         return cls
 
-    def discover(self, package: str, path: list[str]) -> Registry[T]:
+    def register_package(self, package: str, path: list[str]) -> Registry[T]:
         """Import every module of a package, register the classes there that set a `name`, and make
         them attributes of the package.
         """

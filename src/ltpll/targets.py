@@ -88,17 +88,19 @@ class CandidateTargets:
         return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        return self.candidates.spread(self.values, index)
+        return self.candidates.spread_over_classes(self.values, index)
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
         if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
             kept = (rows * self.candidates[index]).sum(1, keepdim=True)
             rows = rows / kept.clamp_min(torch.finfo(rows.dtype).tiny)
-        self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
+        self.candidates.scatter_values(
+            self.values, where, rows.gather(1, labels).to(self.values.dtype)
+        )
 
     def on_candidates(self, index: Tensor) -> Tensor:
-        return self.candidates.read(self.values, self.candidates.rows(index).where)
+        return self.candidates.gather_values(self.values, self.candidates.rows(index).where)
 
     def labels(self) -> Tensor:
         return _largest_candidates(self, self.candidates)
@@ -106,7 +108,7 @@ class CandidateTargets:
     def mean(self) -> Tensor:
         sets, device = self.candidates, self.values.device
         total = torch.zeros(sets.n_classes, dtype=torch.float64, device=device)
-        total.index_add_(0, sets.slot_labels(), self.values[: sets.n_slots].double())
+        total.index_add_(0, sets.class_of_slots(), self.values[: sets.n_slots].double())
         return (total / len(self)).float()
 
 
@@ -147,7 +149,7 @@ class ClassTargets:
     def mean(self) -> Tensor:
         n, device = self.candidates.n_classes, self.values.device
         total = torch.zeros(n, dtype=torch.float64, device=device)
-        for index in self.candidates.parts(n):
+        for index in self.candidates.row_blocks(n):
             part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
@@ -155,7 +157,7 @@ class ClassTargets:
 
 def _largest_candidates(targets: Targets, candidates: Candidates) -> Tensor:
     best = []
-    for index in candidates.parts(candidates.max_size):
+    for index in candidates.row_blocks(candidates.max_size):
         at = targets.on_candidates(index).argmax(1, keepdim=True)
         best.append(candidates.rows(index).labels.gather(1, at).squeeze(1))
     return torch.cat(best)
@@ -217,10 +219,12 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
         array([0.5, 1. ], dtype=float32)
     """
     parts = []
-    for index in candidates.parts(candidates.max_size):
+    for index in candidates.row_blocks(candidates.max_size):
         labels = candidates.rows(index).labels
         # Not the repeated positions.
-        shares = targets.on_candidates(index).masked_fill(~candidates.filled(index), -1.0)
+        shares = targets.on_candidates(index).masked_fill(
+            ~candidates.is_candidate_slot(index), -1.0
+        )
         # 1 unless the method weights non-candidates too.
         total = shares.clamp_min(0).sum(1, keepdim=True)
         first = shares.argmax(1, keepdim=True)

@@ -21,7 +21,7 @@ def test_a_queue_holds_the_last_ones_and_nothing_else(sizes):
     for n in sizes:
         labels = torch.arange(len(seen), len(seen) + n)
         seen += labels.tolist()
-        queue.push(torch.stack([labels, -labels], dim=1).float(), labels)
+        queue.replace_oldest(torch.stack([labels, -labels], dim=1).float(), labels)
     held = [label for label in queue.labels.tolist() if label >= 0]
     assert sorted(held) == seen[-7:]
     for label, vector in zip(queue.labels.tolist(), queue.vectors.tolist(), strict=True):
@@ -32,18 +32,18 @@ def test_a_queue_can_be_limited_and_emptied():
     queue = Queue(10, 1)
     for start in (0, 4):
         labels = torch.arange(start, start + 4)
-        queue.push(labels[:, None].float(), labels)
-    assert queue.held()[1].tolist() == list(range(8))
-    queue.limit_to(5)
-    assert queue.held()[1].tolist() == list(range(5))
-    queue.limit_to(7)  # never longer again
+        queue.replace_oldest(labels[:, None].float(), labels)
+    assert queue.stored_vectors()[1].tolist() == list(range(8))
+    queue.shorten_to(5)
+    assert queue.stored_vectors()[1].tolist() == list(range(5))
+    queue.shorten_to(7)  # never longer again
     for label in range(20, 25):
-        queue.push(torch.tensor([[float(label)]]), torch.tensor([label]))
-    vectors, labels = queue.held()
+        queue.replace_oldest(torch.tensor([[float(label)]]), torch.tensor([label]))
+    vectors, labels = queue.stored_vectors()
     assert sorted(labels.tolist()) == list(range(20, 25))
     assert vectors.flatten().tolist() == labels.tolist()
-    queue.empty()
-    assert len(queue.held()[1]) == 0
+    queue.forget_all()
+    assert len(queue.stored_vectors()[1]) == 0
 
 
 def test_a_momentum_encoder_is_a_moving_average_and_never_gets_gradients():
@@ -53,7 +53,7 @@ def test_a_momentum_encoder_is_a_moving_average_and_never_gets_gradients():
     with torch.no_grad():
         network.weight.add_(1.0)
     for _ in range(2):
-        encoder.update(network)
+        encoder.follow_network(network)
     torch.testing.assert_close(encoder.network.weight, start + 1 - 0.9**2)
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
     assert network.weight.requires_grad
@@ -104,11 +104,11 @@ def test_a_memory_compares_with_the_batch_its_second_views_and_what_came_before(
     labels = torch.tensor([0, 1, 1, 2])
     query = memory.projector(step.outputs.features[0])
     for n_held in (0, 4, 6):
-        names = [*labels.tolist(), *labels.tolist(), *memory.queue.held()[1].tolist()]
+        names = [*labels.tolist(), *labels.tolist(), *memory.queue.stored_vectors()[1].tolist()]
         assert len(names) == 8 + n_held
-        vectors, key = memory.queue.held()[0].clone(), memory.keys(step)
+        vectors, key = memory.queue.stored_vectors()[0].clone(), memory.project_second_view(step)
         everything = torch.cat([query, key, vectors])
-        similarities, same, allowed = memory.compare(query, key, labels, 0.5)
+        similarities, same, allowed = memory.compare_and_store(query, key, labels, 0.5)
         for i in range(4):
             for j, name in enumerate(names):
                 assert bool(allowed[i, j]) == (name >= 0 and i != j)

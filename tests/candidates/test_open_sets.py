@@ -19,7 +19,7 @@ def opened(shares=0.2, weights=None):
     )
     logits = torch.randn(len(SETS), C, generator=torch.Generator().manual_seed(0))
     index = torch.tensor([0, 1, 2, 4])  # row 3 stays closed
-    sets.invite(index, logits[index])
+    sets.add_outside_labels(index, logits[index])
     guests = {
         i: max(set(range(C)) - SETS[i], key=lambda c, i=i: float(logits[i, c])) for i in (0, 1, 4)
     }
@@ -28,7 +28,7 @@ def opened(shares=0.2, weights=None):
 
 def test_the_guest_is_the_likeliest_class_outside_the_set_and_sets_of_all_classes_have_none():
     sets, guests = opened()
-    assert sets.guests.tolist() == [guests.get(i, -1) for i in range(len(SETS))]
+    assert sets.outside_labels.tolist() == [guests.get(i, -1) for i in range(len(SETS))]
 
 
 def test_masks_hold_the_candidates_and_the_guest():
@@ -44,7 +44,7 @@ def test_the_sets_themselves_do_not_change():
     sets, _ = opened()
     assert [set(sets.row(i)) for i in range(len(SETS))] == SETS
     assert sets.sizes.tolist() == [len(one) for one in SETS]
-    assert sets.counts().tolist() == [sum(c in one for one in SETS) for c in range(C)]
+    assert sets.rows_per_class().tolist() == [sum(c in one for one in SETS) for c in range(C)]
 
 
 @pytest.mark.parametrize("shares", [0.2, [0, 0.4, 0.1, 0.3, 0.2, 0.5]])
@@ -87,20 +87,20 @@ def test_a_share_of_zero_gives_a_guest_next_to_no_weight():
 def test_a_class_that_is_predicted_more_often_than_sets_allow_is_held_back():
     most = np.asarray([0.3, 0.3, 0.3, 0.3, 0.3])
     sets = OpenSets(Candidates.of([[0]] * 4, n_classes=C), 0.2)
-    sets.limit(most)
+    sets.limit_outside_shares(most)
     logits = torch.tensor([[0.0, 4.0, 3.0, 0.0, 0.0]] * 4)
     index = torch.arange(4)
-    sets.invite(index, logits)
+    sets.add_outside_labels(index, logits)
     p = [math.exp(value) / sum(map(math.exp, [0, 4, 3, 0, 0])) for value in (0, 4, 3, 0, 0)]
     held_back = [2 * min(0.0, math.log(0.3 / value)) for value in p]
     assert held_back[1] < 0 == held_back[2]
-    assert sets.guests.tolist() == [2] * 4  # 4 + 2 log(0.3 / 0.70) < 3
+    assert sets.outside_labels.tolist() == [2] * 4  # 4 + 2 log(0.3 / 0.70) < 3
     odds = 0.2 / 0.8 * 1 / (C - 1)
     assert sets.log_weights(index)[0, 2].item() == pytest.approx(math.log(odds), abs=1e-5)
-    sets.invite(
+    sets.add_outside_labels(
         index, logits + torch.tensor([0.0, 3.0, 0.0, 0.0, 0.0])
     )  # class 1 is likelier by far, and the guest all the same
-    assert sets.guests.tolist() == [1] * 4
+    assert sets.outside_labels.tolist() == [1] * 4
     p = math.exp(7) / (math.exp(7) + math.exp(3) + 3)
     assert sets.log_weights(index)[0, 1].item() == pytest.approx(
         math.log(odds) + 2 * math.log(0.3 / p), abs=1e-4
@@ -109,8 +109,8 @@ def test_a_class_that_is_predicted_more_often_than_sets_allow_is_held_back():
 
 def test_without_a_limit_no_class_is_held_back():
     sets = OpenSets(Candidates.of([[0]] * 2, n_classes=C), 0.2)
-    sets.invite(torch.arange(2), torch.tensor([[0.0, 9.0, 3.0, 0.0, 0.0]] * 2))
-    assert sets.guests.tolist() == [1, 1]
+    sets.add_outside_labels(torch.arange(2), torch.tensor([[0.0, 9.0, 3.0, 0.0, 0.0]] * 2))
+    assert sets.outside_labels.tolist() == [1, 1]
     assert sets.log_weights(torch.arange(2))[0, 1].item() == pytest.approx(
         math.log(0.2 / 0.8 / (C - 1)), abs=1e-5
     )

@@ -324,7 +324,7 @@ def offsets_of(candidates):
 @pytest.mark.parametrize(("width", "rows"), [(1, 40), (3, 13), (40, 1), (1000, 1)])
 def test_parts_are_all_rows_in_order_and_never_more_than_asked_for(width, rows, monkeypatch):
     monkeypatch.setattr(ltpll.candidates.storage, "VALUES_PER_PASS", 40)
-    parts = Candidates.of([[0], [1, 2]] * 50).parts(width)
+    parts = Candidates.of([[0], [1, 2]] * 50).row_blocks(width)
     assert torch.cat(parts).tolist() == list(range(100))
     assert {len(part) for part in parts[:-1]} == {rows}
 
@@ -361,7 +361,9 @@ def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
         st.lists(st.integers(0, n_classes - 1), min_size=len(sets), max_size=len(sets))
     )
     candidates = Candidates.of(sets, n_classes=n_classes)
-    assert candidates.counts().tolist() == [sum(c in s for s in sets) for c in range(n_classes)]
+    assert candidates.rows_per_class().tolist() == [
+        sum(c in s for s in sets) for c in range(n_classes)
+    ]
     assert candidates.sizes.tolist() == [len(s) for s in sets]
     assert candidates.max_size == max(len(s) for s in sets)
     assert candidates.contains(torch.tensor(labels)).tolist() == [
@@ -776,7 +778,7 @@ def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, wei
         before = before.with_weights([random.uniform(0.1, 1) for _ in before.labels])
     chosen = random.sample(range(len(rows)), random.randint(0, len(rows)))
     sets = [[random.randrange(n_classes) for _ in range(random.randint(1, 3))] for _ in chosen]
-    found = before.replaced(chosen, sets)
+    found = before.with_answers(chosen, sets)
     for i in range(len(rows)):
         expected = sorted(set(sets[chosen.index(i)])) if i in chosen else before.row(i)
         assert found.row(i) == expected
@@ -787,7 +789,7 @@ def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, wei
                 [1 / len(expected)] * len(expected) if i in chosen else old, rel=1e-5
             )
     assert found.groups.tolist() == before.groups.tolist()
-    for again in (found, found.replaced(chosen, sets)):
+    for again in (found, found.with_answers(chosen, sets)):
         assert [again.observed.row(i) for i in range(len(rows))] == [
             before.row(i) for i in range(len(rows))
         ]
@@ -800,5 +802,5 @@ def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, wei
 
 def test_a_replaced_set_must_hold_a_class():
     candidates = Candidates.of(["cat|dog", "cat"])
-    assert "Row 1" in refusal(lambda: candidates.replaced([1], [[]]))
-    assert "Row 0" in refusal(lambda: candidates.replaced([0], [[7]]))
+    assert "Row 1" in refusal(lambda: candidates.with_answers([1], [[]]))
+    assert "Row 0" in refusal(lambda: candidates.with_answers([0], [[7]]))

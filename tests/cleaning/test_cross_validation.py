@@ -43,7 +43,7 @@ def judged(folder, workers, progress=None, make=MAKE, folds=3):
     folder.mkdir(exist_ok=True)
     stage = fold_stage(make(), x, sets, folds, 0, workers)
     progress = progress or Progress(write=lambda line: None)
-    progress.plan([stage])
+    progress.plan_stages([stage])
     return out_of_fold_predictions(
         folder, make, x, sets, folds=folds, seed=0, stage=stage, progress=progress
     )
@@ -110,8 +110,8 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
     seen, make = [], LastOneWaits(tmp_path_factory.mktemp("waiting"), os.getpid())
 
     class Watching(Progress):
-        def update(self, done, **options):
-            super().update(done, **options)
+        def report_epochs(self, done, **options):
+            super().report_epochs(done, **options)
             seen.append(sum(part.done for part in self.job.parts))
             if len(seen) == 3:
                 raise KeyboardInterrupt
@@ -147,7 +147,7 @@ def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypa
                 signal.raise_signal(signal.SIGINT)
 
     def train():
-        trainer, inputs, candidates = MAKE(epochs=3, batch_size=16).begin(x, sets)
+        trainer, inputs, candidates = MAKE(epochs=3, batch_size=16).prepare_training(x, sets)
         with path.open("wb", buffering=0) as file:
             assert module._read_report(path) is None
             trainer.fit(inputs, candidates, [module._ReportEpochs(file), Reading(), checkpoint])
@@ -220,7 +220,7 @@ def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypat
         "stage": fold_stage(MAKE(), x, sets, 2, 0, 2),
     }
     progress = Progress()
-    progress.plan([plan["stage"]])
+    progress.plan_stages([plan["stage"]])
     module._train_in_processes(
         KeptFolds(tmp_path, RunFile.FOLDS), MAKE, x, sets, **plan, progress=progress
     )
@@ -265,7 +265,7 @@ def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
 
 def test_candidates_reach_other_processes_whole():
     before = Candidates.of(["a|b", "b|c", "c"]).with_groups([0, 0, 1]).with_weights([1, 2, 1, 3, 1])
-    sent = module._from_arrays(module._as_arrays(before.replaced([1], [[0]])))
+    sent = module._from_arrays(module._as_arrays(before.with_answers([1], [[0]])))
     assert [sent.row(i) for i in range(3)] == [[0, 1], [0], [2]]
     assert sent.classes == ("a", "b", "c")
     assert sent.groups.tolist() == sent.observed.groups.tolist() == [0, 0, 1]

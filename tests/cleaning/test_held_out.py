@@ -22,9 +22,11 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
     x, sets, y = problem
     known = np.where(np.arange(60) % 4, y[100:], -1)
     classifier = PartialLabelClassifier("proden", "mean-target", epochs=5, device="cpu")
-    fitting = classifier.begin(x[:100], sets.select(np.arange(100)))
+    fitting = classifier.prepare_training(x[:100], sets.select(np.arange(100)))
     held_out = sets.select(np.arange(100, 160))
-    classifier.train(fitting, [HeldOutEvaluation(x[100:], held_out, known, y[:100], goal, every=5)])
+    classifier.run_training(
+        fitting, [HeldOutEvaluation(x[100:], held_out, known, y[:100], goal, every=5)]
+    )
     test = fitting.trainer.history[-1]["test"]
     assert list(test["by_goal"]) == ["balanced", "accuracy"]
     for name, figures in test["by_goal"].items():
@@ -47,7 +49,7 @@ def test_without_true_labels_only_the_covering_rate_is_measured(problem):
     x, sets, _ = problem
     trainer, inputs, candidates = PartialLabelClassifier(
         "proden", "none", epochs=1, device="cpu"
-    ).begin(x, sets)
+    ).prepare_training(x, sets)
     trainer.fit(
         inputs, candidates, [HeldOutEvaluation(x[:20], sets.select(np.arange(20)), None, None)]
     )

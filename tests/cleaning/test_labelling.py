@@ -130,7 +130,7 @@ def test_an_answer_is_not_doubted():
     examples, predictions, trained, own = made_up()
     reviewed = np.zeros(len(examples), dtype=bool)
     reviewed[[3, 5]] = True
-    chosen = examples.candidates.replaced([3, 5], [[0], [1, 2]])
+    chosen = examples.candidates.with_answers([3, 5], [[0], [1, 2]])
     before, _ = label_rows(predictions, examples, trained, own)
     probabilities = torch.softmax(
         torch.from_numpy(predictions.log_probability.astype(np.float32)), dim=1

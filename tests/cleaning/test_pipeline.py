@@ -125,11 +125,11 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         return run
 
     class Interrupted(Progress):
-        def start(self, part):
+        def start_part(self, part):
             names.append(part.name)
             if part.name == "fold 1 of 2":
                 raise KeyboardInterrupt
-            return super().start(part)
+            return super().start_part(part)
 
     with pytest.raises(KeyboardInterrupt):
         train(progress=Interrupted(0, lines.append))
@@ -189,7 +189,7 @@ def trained(folder, source, settings=QUICK, fresh=False, **options):
     run = table_run(folder, settings, examples)
     run.check_folder(afresh=fresh)
     if fresh:
-        run.forget()
+        run.delete_run()
     train_table_run(run, source, examples, settings, device="cpu", workers=1, threads=1, **options)
     return run
 
@@ -201,9 +201,9 @@ class StopsIn(Progress):
         super().__init__(write=lambda line: None)
         self.name, self.number, self.started = name, number, []
 
-    def start(self, part):
+    def start_part(self, part):
         self.started.append(part.name)
-        return super().start(part)
+        return super().start_part(part)
 
     def on_step_end(self, trainer):
         if self.part.name == self.name:
@@ -303,7 +303,7 @@ def test_every_file_of_a_run_is_declared_whenever_it_was_interrupted(tmp_path, p
     names = [path.name for path in (tmp_path / "run").iterdir()]
     assert names
     assert [name for name in names if not any(file.matches(name) for file in RunFile)] == []
-    Run.open(tmp_path / "run").forget()
+    Run.open(tmp_path / "run").delete_run()
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
 
 

@@ -31,9 +31,9 @@ def printed(monkeypatch, *, terminal):
         monkeypatch.setattr(f"ltpll.training.{name}.time.monotonic", lambda: now[0])
     parts = [Part("training", 4, 100.0), Part("fold 1 of 1", 4, 100.0)]
     progress = ProgressBar()
-    progress.plan([Stage(parts[:1]), Stage(parts[1:])])
+    progress.plan_stages([Stage(parts[:1]), Stage(parts[1:])])
     for part in parts:
-        progress.start(part)
+        progress.start_part(part)
         for quarter in range(1, 17):
             now[0] += 1.0
             trainer = SimpleNamespace(

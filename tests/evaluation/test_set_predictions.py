@@ -76,8 +76,8 @@ def test_rows_are_put_and_selected_in_any_order_and_stored_as_tensors():
     for name, values in expected.tensors().items():
         assert torch.equal(part.tensors()[name], values), name
     empty = SetPredictions.empty(sets)
-    empty.put(rows, SetPredictions.from_tensors(part.tensors()))
-    empty.put(np.asarray([0, 2]), whole.select(np.asarray([0, 2])))
+    empty.store_rows(rows, SetPredictions.from_tensors(part.tensors()))
+    empty.store_rows(np.asarray([0, 2]), whole.select(np.asarray([0, 2])))
     for name, values in whole.tensors().items():
         assert torch.equal(empty.tensors()[name], values), name
 
@@ -100,6 +100,6 @@ def test_probabilities_of_all_classes_are_kept_if_they_are_few_and_come_back_cal
     assert (again.select(np.array([3, 1])).log_probability == found.log_probability[[3, 1]]).all()
     monkeypatch.setattr(module, "PROBABILITIES_STORED", 79)
     whole = SetPredictions.empty(sets)
-    whole.put(np.arange(20), found)
+    whole.store_rows(np.arange(20), found)
     assert whole.probabilities() is None
     assert SetPredictions.from_tensors(whole.tensors()).log_probability is None

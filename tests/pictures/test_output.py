@@ -11,7 +11,7 @@ import pytest
 
 from ltpll.backbones import Preprocessing
 from ltpll.pictures.files import read_pictures
-from ltpll.pictures.output import embed_pictures, read_rows
+from ltpll.pictures.output import embed_pictures, read_picture_names
 from support.photos import SIDE, FakeEmbedder, fake_backbone, write_photos
 from support.refusals import refusal
 
@@ -60,16 +60,19 @@ def test_the_file_has_the_rows_in_order_and_a_table_says_which_is_which(photos, 
     assert [row["path"] for row in rows] == listed
     assert [row["problem"] for row in rows] == ["", "is not in a supported format", *[""] * 5]
     assert sorted(path.name for path in out.parent.iterdir()) == ["e.npy", "e.rows.csv"]
-    assert read_rows(out, 6) == {"path": readable}
-    assert "does not name the 7 rows of e.npy" in refusal(lambda: read_rows(out, 7))
+    assert read_picture_names(out, 6) == {"path": readable}
+    assert "does not name the 7 rows of e.npy" in refusal(lambda: read_picture_names(out, 7))
 
 
 def test_rows_that_version_02_wrote_are_read_with_their_ids_in_any_order(tmp_path):
     text = "row,id,path,problem\n1,b,b.jpg,\n,c,c.jpg,is empty\n0,a,a.jpg,\n"
     (tmp_path / "e.rows.csv").write_text(text)
-    assert read_rows(tmp_path / "e.npy", 2) == {"id": ["a", "b"], "path": ["a.jpg", "b.jpg"]}
+    assert read_picture_names(tmp_path / "e.npy", 2) == {
+        "id": ["a", "b"],
+        "path": ["a.jpg", "b.jpg"],
+    }
     (tmp_path / "e.rows.csv").write_text("a,b\n1,2\n")  # another program's
-    assert read_rows(tmp_path / "e.npy", 2) == {}
+    assert read_picture_names(tmp_path / "e.npy", 2) == {}
 
 
 class StoppedError(Exception):

@@ -8,7 +8,13 @@ import pytest
 
 from ltpll.candidates import Candidates
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.grouping import counts_test, given_groups, order_test, runs, typical_groups
+from ltpll.priors.grouping import (
+    counts_test,
+    given_groups,
+    order_test,
+    runs_of_equal_sets,
+    typical_groups,
+)
 from ltpll.synthetic import (
     crowd_candidates,
     grouped_candidates,
@@ -24,7 +30,7 @@ def test_runs_are_those_of_a_loop():
         (key, len(list(rows)))
         for key, rows in groupby(tuple(candidates.row(i)) for i in range(200))
     ]
-    found = runs(sets)
+    found = runs_of_equal_sets(sets)
     assert [
         (tuple(sets.matrix[number].indices.tolist()), n)
         for number, n in zip(found.of_set, found.rows, strict=True)

@@ -77,7 +77,7 @@ def test_labels_that_are_alone_in_their_sets_have_no_evidence():
 
 def test_rates_come_from_the_sets_before_answers_replaced_them():
     before = Candidates.of([[0, 1]] * 20 + [[2, 3]] * 20 + [[0, 2, 3]] * 5)
-    after = before.replaced(range(20), [[0]] * 20)
+    after = before.with_answers(range(20), [[0]] * 20)
     torch.testing.assert_close(set_evidence(after)[-15:], set_evidence(before)[-15:])
     assert (set_evidence(after)[:20] == 0).all()
 

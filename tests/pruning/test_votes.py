@@ -89,7 +89,7 @@ def test_lost_labels_are_counted_overall_and_in_the_rarest_third():
     removed = np.asarray(
         [1, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0], dtype=bool
     )  # 0 of row 0, 1 of row 1, 2 of row 2, 1 of row 4
-    pruned = votes.without(given, removed)
+    pruned = votes.remove_marked_labels(given, removed)
     assert [pruned.candidates.row(i) for i in range(6)] == [[1], [0], [0], [0, 2], [2], [0]]
     # Row 3 lacks its true label from the start, and that of row 5 is unknown. Class 2 is the
     # rarest.
@@ -124,10 +124,10 @@ def test_dividing_by_the_frequency_keeps_true_rare_labels():
     x = (rng.normal(size=(6, 5)) * 2)[labels] + 1.5 * rng.normal(size=(len(labels), 5))
     fair = prune_candidates(x, candidates)
     index = nearest_neighbours(
-        votes.directions(torch.from_numpy(x).float()), votes.NEIGHBOURS
+        votes.unit_features(torch.from_numpy(x).float()), votes.NEIGHBOURS
     ).rows.numpy()
     by_plain_votes = votes.relative_votes(index, candidates, frequency_power=0)
-    plain = votes.without(
+    plain = votes.remove_marked_labels(
         candidates, by_plain_votes < np.sort(by_plain_votes)[int(fair.removed.sum())]
     )
     assert fair.lost(labels).rare_lost < plain.lost(labels).rare_lost

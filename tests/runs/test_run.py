@@ -170,11 +170,11 @@ def test_the_number_of_logged_epochs_is_the_number_of_records(tmp_path, n):
 
 def test_a_forgotten_run_leaves_nothing_and_its_neighbour_alone(tmp_path):
     run, neighbour = Run(tmp_path, CONFIG), Run(tmp_path, CONFIG | {"seed": 2})
-    run.forget()
+    run.delete_run()
     for each in (run, neighbour):
         each.start()
         each.finish(RESULT)
-    run.forget()
+    run.delete_run()
     assert not run.done
     assert list(tmp_path.iterdir()) == [neighbour.folder]
     assert neighbour.done
@@ -418,7 +418,7 @@ def test_a_damaged_line_of_the_log_is_not_read(tmp_path, name, advice):
     run.log({"epoch": 2, "seconds": 3.0})
     path = run.folder / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b"2.0", b"2.\0"))
-    for read in (run.records, lambda: run.keep_log(1)):
+    for read in (run.records, lambda: run.cut_log(1)):
         message = refusal(read)
         assert "is damaged" in message or "missing or damaged" in message
         assert advice in message
@@ -432,7 +432,7 @@ def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alon
     run.log({"epoch": 1})
     run.finish({})
     (run.folder / "notes.txt").write_text("mine")
-    run.forget()
+    run.delete_run()
     assert sorted(path.name for path in run.folder.iterdir()) == ["config.json", "notes.txt"]
     run.check_folder()
     other = Run(tmp_path, {"experiment": "own", "seed": 2}, "mine")
@@ -483,7 +483,7 @@ def test_a_renamed_run_that_is_forgotten_leaves_other_files_in_its_folder(tmp_pa
     run = finished_run(tmp_path)
     run.folder.rename(tmp_path / "mine")
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    Run.open(tmp_path / "mine").forget()
+    Run.open(tmp_path / "mine").delete_run()
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [
         "config.json",
         "notes.txt",
@@ -534,7 +534,7 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
     run.finish({})
     for read in (run.result, lambda: read_result(run.folder), lambda: finished_runs(tmp_path)):
         assert "no source" in refusal(read)
-    run.forget()
+    run.delete_run()
     other = Run(tmp_path, {"mine": 1})  # of a program that we do not know
     other.start()
     other.finish({"anything": 1})

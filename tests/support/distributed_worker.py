@@ -139,13 +139,13 @@ def leave_and_go_on(world, folder, how):
         (folder / f"{world.rank}.ended").write_text(
             f"{end.code} {first.epoch} {first.state.batches.step}"
         )
-    world.wait()
+    world.wait_for_all()
     if world.first:
         shutil.copy(checkpoint, folder / "left.safetensors")
         # The next training finds a damaged one, and the good one before it.
         shutil.copy(checkpoint, previous_checkpoint(checkpoint))
         checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
-    world.wait()
+    world.wait_for_all()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
         again = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
@@ -241,10 +241,10 @@ def pieces(world, folder, device):
     for k in range(200):
         signals.pending = lambda k=k: 7 if world.rank == world.size - 1 and k > 3 else 0
         said.append(shared())
-    assert world.agreed(said) == said  # the same after every call, everywhere
+    assert world.value_of_first_process(said) == said  # the same after every call, everywhere
     assert any(said)
     assert not any(said[:4])
-    assert world.agreed(world.rank) == 0
+    assert world.value_of_first_process(world.rank) == 0
     layers = (
         torch.nn.Conv2d(3, 4, 3).to(device, memory_format=torch.channels_last),
         torch.nn.Conv2d(3, 5, 1).double().to(device),

@@ -60,7 +60,7 @@ def points_run(root, *, epochs=2, fresh=False, **options):
     run = Run(Path(root), {"seed": 0})
     with run.locked():
         if fresh:
-            run.forget()
+            run.delete_run()
         if not run.done:
             record_training(
                 run,

@@ -41,7 +41,7 @@ def test_tables_and_indented_text_give_the_same_tree(tmp_path, kind):
     found = read_taxonomy(path)
     assert found.leaves == ("red fox", "fennec", "wolf", "lynx")
     expected = {"Canidae": 3, "genus:Vulpes": 2, "family:Canidae": 3, "Canis": 1, "lynx": 1}
-    assert {name: len(found.members(name)) for name in expected} == expected
+    assert {name: len(found.classes_below(name)) for name in expected} == expected
     assert [name for name in found.names if found.is_group(name)] == ["Vulpes", "Canis", "Canidae"]
 
 
@@ -49,7 +49,7 @@ def test_a_deep_taxonomy_is_read_without_recursion(tmp_path):
     path = written(
         tmp_path, "class,parent\n" + "".join(f"n{i},n{i + 1}\n" for i in range(5000)), "t.csv"
     )
-    assert read_taxonomy(path).members("n5000") == ("n0",)
+    assert read_taxonomy(path).classes_below("n5000") == ("n0",)
 
 
 def test_a_species_need_not_have_subspecies_because_others_do(tmp_path):

@@ -112,11 +112,11 @@ def test_lines_come_early_then_every_few_seconds_and_rarely_after_a_minute_also_
     lines, times = [], []
     progress = Progress(5.0, lambda line: (lines.append(line), times.append(clock[0])))
     one = Part("training", epochs=2)
-    progress.plan([Stage([one])])
-    progress.start(one)
+    progress.plan_stages([Stage([one])])
+    progress.start_part(one)
     while clock[0] < 300:
         clock[0] += 0.25
-        progress.update(2 * clock[0] / 300)
+        progress.report_epochs(2 * clock[0] / 300)
     assert times == [1.0, *range(6, 61, 5), *range(61, 300, 30), 300.0]
     assert lines[3] == "5% · 5 min left · training: epoch 0.1/2"
     assert lines[-1].startswith("100% · finished in 5 min")
@@ -127,11 +127,11 @@ def test_a_job_ends_once_and_each_training_with_measured_figures_is_shown(clock)
     progress = Progress(5.0, lines.append)
     finished = SimpleNamespace(epoch=1, epochs=1, threads=SimpleNamespace(number=1))
     parts = [Part("training", 1), Part("fold 1 of 2", 1), Part("fold 2 of 2", 1)]
-    progress.plan([Stage(parts[:1]), Stage(parts[1:])])
+    progress.plan_stages([Stage(parts[:1]), Stage(parts[1:])])
     for part, figures in zip(parts, ({"test": {"covering_rate": 0.5}}, {}, {}), strict=True):
-        progress.start(part)
+        progress.start_part(part)
         progress.on_epoch_end(finished, {"loss": 1.0, **figures})
-    progress.update(1)
+    progress.report_epochs(1)
     assert [line.partition(" · loss")[0] for line in lines] == [
         "33% · training: epoch 1/1",
         "100% · finished in 0 s · fold 2 of 2: epoch 1/1",
@@ -144,7 +144,7 @@ def test_steps_are_reported_a_few_times_per_second_however_the_report_is_shown(c
     updates = []
 
     class Silent(Progress):
-        def show(self, important):
+        def show_progress(self, important):
             updates.append(clock[0])
 
     one = trainer(epochs=3, batch_size=2).fit(x, candidates, [Ticking(clock, 0.05), Silent()])

@@ -107,7 +107,7 @@ def test_a_world_of_one_does_nothing():
     assert world.whole_views((x,), 3) == (x,)
     assert world.gather_rows(x, 3) is x
     assert world.sum_over_all(x) is x
-    assert world.agreed("as is") == "as is"
+    assert world.value_of_first_process("as is") == "as is"
 
 
 def test_shares_are_gathered_in_order_and_every_row_counts_once(world):

@@ -113,11 +113,11 @@ def test_a_file_is_never_copied_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "require", None)
     assert as_inputs(pictures, "prediction").data_ptr() == address
     classifier = PartialLabelClassifier("proden", "none", epochs=1, device="cpu")
-    fitting = classifier.begin(pictures, candidates)
+    fitting = classifier.prepare_training(pictures, candidates)
     trainer, held, _ = fitting
     assert held.shape == (40, 3, 16, 16)
     assert held.data_ptr() == address
-    classifier.train(fitting)
+    classifier.run_training(fitting)
     assert trainer.x.data_ptr() == address
     monkeypatch.undo()
     np.testing.assert_array_equal(classifier.predict_proba(pictures), classifier.predict_proba(x))

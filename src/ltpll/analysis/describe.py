@@ -74,7 +74,7 @@ class Description:
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "pairs": asdict(self.pairs), "prior": self.prior.record()}
+        return {**values, "pairs": asdict(self.pairs), "prior": self.prior.as_record()}
 
 
 def describe(
@@ -214,7 +214,7 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
     """
     shares = np.sort(sets.appearances / sets.n)[::-1]
     low = float(((np.cumsum(shares)[1:] - 1) / np.arange(1, len(shares))).max())
-    certain = sets.per_class(sets.counts * (sets.sizes == 1))
+    certain = sets.sum_per_class(sets.counts * (sets.sizes == 1))
     entries = together.tocoo()
     other = entries.row != entries.col
     shared = entries.data[other]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.backbones.backbone import Backbone
-from ltpll.backbones.onnx_encoder import OnnxEncoder, open_session
+from ltpll.backbones.onnx_encoder import OnnxEncoder, trusted_session
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
 from ltpll.validation import chosen_device, whole_number
@@ -207,13 +207,13 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     file = None if cache is None else cache / f"{backbone.fingerprint()}-{FORMAT}.onnx"
     with suppress(Exception):  # a damaged file is written again
         if file is not None and file.is_file():
-            session = open_session(file.read_bytes(), threads=1)
+            session = trusted_session(file.read_bytes(), threads=1)
             if _results_agree(session, pictures, expected):
                 return session
     # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
         content = _export(network, side)
-        session = open_session(content, threads=1)
+        session = trusted_session(content, threads=1)
         if _results_agree(session, pictures, expected):
             if file is not None:
                 with suppress(InputError):  # the cache is full or read-only

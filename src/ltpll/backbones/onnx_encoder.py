@@ -61,7 +61,7 @@ class OnnxEncoder(nn.Module):
 
     def open(self, threads: int | None = None) -> None:
         """Prepare the model for this number of CPU threads; None for onnxruntime's choice."""
-        self._session = opened(self.content.cpu().numpy().tobytes(), self.name, threads)
+        self._session = checked_session(self.content.cpu().numpy().tobytes(), self.name, threads)
 
     def forward(self, pictures: Tensor) -> Tensor:
         rows = pictures.detach().cpu().numpy()
@@ -119,7 +119,7 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         raise InputError(
             f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again."
         ) from None
-    session = opened(content, str(path))
+    session = checked_session(content, str(path))
     if [output.name for output in session.get_outputs()] == ["logits", "probabilities"]:
         raise InputError(
             f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
@@ -142,7 +142,7 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
     return encoder, preprocessing
 
 
-def opened(content: bytes, name: str, threads: int | None = None) -> Any:
+def checked_session(content: bytes, name: str, threads: int | None = None) -> Any:
     """A session of onnxruntime on the CPU for a model from anywhere.
 
     Raises:
@@ -153,7 +153,7 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
     try:
         with tempfile.TemporaryDirectory() as empty:
             onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
-        return open_session(content, threads)
+        return trusted_session(content, threads)
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime raise many kinds of errors
@@ -163,7 +163,7 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
         ) from None
 
 
-def open_session(content: bytes, threads: int | None = None) -> Any:
+def trusted_session(content: bytes, threads: int | None = None) -> Any:
     """A session of onnxruntime on the CPU for a trusted model.
 
     Only this function imports onnxruntime, so that nothing is reported to anybody.

@@ -38,7 +38,7 @@ class Queue(nn.Module):
         self.register_buffer("limit", torch.tensor(size))
 
     @torch.no_grad()
-    def push(self, vectors: Tensor, labels: Tensor) -> None:
+    def replace_oldest(self, vectors: Tensor, labels: Tensor) -> None:
         """Replace the oldest vectors by new ones."""
         size = len(self.labels)
         vectors, labels = vectors[-size:], labels[-size:]
@@ -47,7 +47,7 @@ class Queue(nn.Module):
         self.labels[places] = labels
         self.next.copy_((self.next + len(labels)) % self.limit)
 
-    def held(self) -> tuple[Tensor, Tensor]:
+    def stored_vectors(self) -> tuple[Tensor, Tensor]:
         """Vectors and labels.
 
         On a GPU with the empty places, since leaving them out would force a synchronisation.
@@ -55,7 +55,7 @@ class Queue(nn.Module):
         n = len(self.labels) if self.labels.is_cuda else int((self.labels >= 0).sum())
         return self.vectors[:n], self.labels[:n]
 
-    def limit_to(self, n: int) -> None:
+    def shorten_to(self, n: int) -> None:
         """Hold at most `n` vectors from now on: a queue longer than the data set would hold
         outdated copies of the same examples.
         """
@@ -63,7 +63,7 @@ class Queue(nn.Module):
         self.labels[self.limit :] = -1
         self.next %= self.limit
 
-    def empty(self) -> None:
+    def forget_all(self) -> None:
         self.labels.fill_(-1)
         self.next.zero_()
 
@@ -79,7 +79,7 @@ class MomentumEncoder(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def update(self, network: nn.Module) -> None:
+    def follow_network(self, network: nn.Module) -> None:
         followers, followed = tuple(self.network.parameters()), tuple(network.parameters())
         torch._foreach_lerp_(followers, followed, 1 - self.momentum)
 
@@ -101,15 +101,15 @@ class Memory(nn.Module):
         self._model = [model]
 
     @torch.no_grad()
-    def keys(self, step: Step) -> Tensor:
+    def project_second_view(self, step: Step) -> Tensor:
         """Projections of the second view by the momentum encoder, which is updated first."""
-        self.model_follower.update(self._model[0])
-        self.projector_follower.update(self.projector)
+        self.model_follower.follow_network(self._model[0])
+        self.projector_follower.follow_network(self.projector)
         features = step.forward((step.batch.views[1],), self.model_follower.network).features[0]
         projected: Tensor = self.projector_follower.network(features)
         return projected
 
-    def compare(
+    def compare_and_store(
         self, query: Tensor, key: Tensor, labels: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compare a batch with itself, its second views and the queue, and add the second views to
@@ -120,14 +120,14 @@ class Memory(nn.Module):
             the pair may be compared at all; each is (batch, batch + batch + queue).
         """
         n = len(labels)
-        vectors, earlier = self.queue.held()
+        vectors, earlier = self.queue.stored_vectors()
         others = torch.cat([labels, labels, earlier])
         allowed = (others >= 0).repeat(n, 1)
         allowed[:, :n] &= ~torch.eye(n, dtype=torch.bool, device=labels.device)
         same = (labels[:, None] == others[None, :]) & allowed
         # torch.cat copies, which matters: the queue changes before the backward pass.
         similarities = query @ torch.cat([query, key, vectors]).T / temperature
-        self.queue.push(key, labels)
+        self.queue.replace_oldest(key, labels)
         return similarities, same, allowed
 
 

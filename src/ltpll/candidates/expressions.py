@@ -201,7 +201,7 @@ class _Column:
                 raise InputError(f"{which}: write !dog for every class but dog.")
             try:
                 if name is not None:
-                    members = (name,) if taxonomy is None else taxonomy.members(name)
+                    members = (name,) if taxonomy is None else taxonomy.classes_below(name)
                     self.meanings[code] = name, members
             except InputError as error:
                 raise InputError(f"{self._first_row_with(code)} has the {what} {error}.") from None

@@ -93,7 +93,8 @@ class OpenSets(Candidates):
         self._answered: Tensor | None = None
         if sets.observed is not None:
             changed = [
-                (sets[part] != sets.observed[part]).any(1) for part in self.parts(sets.n_classes)
+                (sets[part] != sets.observed[part]).any(1)
+                for part in self.row_blocks(sets.n_classes)
             ]
             self._answered = torch.cat(changed)
 
@@ -104,12 +105,12 @@ class OpenSets(Candidates):
     def slot_labels(self) -> Tensor:
         return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
 
-    def limit(self, most: npt.ArrayLike) -> None:
+    def limit_outside_shares(self, most: npt.ArrayLike) -> None:
         """Set the largest share that each class can have, above which it is added to fewer sets."""
         shares = torch.as_tensor(np.asarray(most), dtype=torch.float32)
         self._log_most.copy_(shares.clamp_min(LEAST_ODDS).log())
 
-    def invite(self, index: Tensor, logits: Tensor) -> Tensor:
+    def add_outside_labels(self, index: Tensor, logits: Tensor) -> Tensor:
         """Add the likeliest class outside the set to each row; damp classes predicted too often.
 
         Args:
@@ -139,7 +140,9 @@ class OpenSets(Candidates):
         return Rows(torch.cat([where, place[:, None]], dim=1), labels)
 
     def filled(self, index: Tensor) -> Tensor:
-        return torch.cat([self.sets.filled(index), (self.guests[index] >= 0)[:, None]], dim=1)
+        return torch.cat(
+            [self.sets.is_candidate_slot(index), (self.guests[index] >= 0)[:, None]], dim=1
+        )
 
     def log_weights(self, index: Tensor) -> Tensor:
         """The evidence for each candidate, (batch, C); added labels have a damped log λ."""

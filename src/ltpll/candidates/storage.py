@@ -391,7 +391,7 @@ class Candidates:
         """The number of values that targets store: one per candidate of each row."""
         return len(self.labels)
 
-    def slot_labels(self) -> Tensor:
+    def class_of_slots(self) -> Tensor:
         """The class number of each of these values, int64."""
         return self.labels.long()
 
@@ -442,15 +442,15 @@ class Candidates:
         if self._table is not None:
             return Rows(*(part.index_select(0, index) for part in self._table))
         where = index if self._even else self.slots(index)
-        return Rows(where, self.read(self.labels, where).long())
+        return Rows(where, self.gather_values(self.labels, where).long())
 
-    def read(self, flat: Tensor, where: Tensor) -> Tensor:
+    def gather_values(self, flat: Tensor, where: Tensor) -> Tensor:
         """Read the values of some rows, (batch, max_size), from one value per label."""
         if self._even:
             return flat.view(-1, self.max_size).index_select(0, where)
         return flat.index_select(0, where.view(-1)).view(where.shape)
 
-    def write(self, flat: Tensor, where: Tensor, values: Tensor) -> None:
+    def scatter_values(self, flat: Tensor, where: Tensor, values: Tensor) -> None:
         """Write (batch, max_size) values to where `read` finds them."""
         if self._even:
             flat.view(-1, self.max_size).index_copy_(0, where, values)
@@ -471,7 +471,7 @@ class Candidates:
         # A tensor of ones: scattering a scalar takes twice as long.
         return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
 
-    def filled(self, index: Tensor) -> Tensor:
+    def is_candidate_slot(self, index: Tensor) -> Tensor:
         """Which columns of `rows` hold candidates, not repeated ones, (batch, max_size) bool."""
         return torch.arange(self.max_size, device=self.device) < self.sizes[index][:, None]
 
@@ -483,7 +483,7 @@ class Candidates:
         """All rows as a boolean (N, C) tensor, for small data."""
         return self[torch.arange(len(self), device=self.device)]
 
-    def counts(self) -> Tensor:
+    def rows_per_class(self) -> Tensor:
         """The number of rows in which each class is a candidate, (C,)."""
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
@@ -493,16 +493,20 @@ class Candidates:
         It is zero for other classes, and where all candidates have the same weight. None if nothing
         is known.
         """
-        return None if self._log_weights is None else self.spread(self._log_weights, index)
+        return (
+            None
+            if self._log_weights is None
+            else self.spread_over_classes(self._log_weights, index)
+        )
 
-    def spread(self, flat: Tensor, index: Tensor) -> Tensor:
+    def spread_over_classes(self, flat: Tensor, index: Tensor) -> Tensor:
         """The values of some rows, (batch, C), from `flat`, which has one value per label.
 
         Zero for other classes.
         """
         where, labels = self.rows(index)
         dense = flat.new_zeros(len(labels), self.n_classes)
-        return dense.scatter_(1, labels, self.read(flat, where))
+        return dense.scatter_(1, labels, self.gather_values(flat, where))
 
     def _copy_with(self, **parts: Any) -> Candidates:
         """A copy with other tensors or candidates in the place of some."""
@@ -619,7 +623,7 @@ class Candidates:
         )
         return found.to(self.device)
 
-    def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
+    def with_answers(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
         """The candidates with other sets for some rows, such as a person's answers.
 
         Args:
@@ -660,11 +664,11 @@ class Candidates:
         labels = labels.to(self.device)
         found = [
             (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
-            for part in self.parts(self.max_size)
+            for part in self.row_blocks(self.max_size)
         ]
         return torch.cat(found)
 
-    def parts(self, width: int) -> tuple[Tensor, ...]:
+    def row_blocks(self, width: int) -> tuple[Tensor, ...]:
         """All row numbers in parts, so that arrays with `width` values per row stay small."""
         rows = torch.arange(len(self), device=self.device)
         parts: tuple[Tensor, ...] = rows.split(max(1, VALUES_PER_PASS // max(width, 1)))
@@ -701,7 +705,7 @@ class Candidates:
                 which = f"All {len(self)} rows have the same candidates ({names})"
                 problem = "so the classes cannot be told apart"
                 raise InputError(f"{which}, {problem}: check how the sets were read.")
-        never = torch.nonzero(self.counts() == 0).flatten().tolist()
+        never = torch.nonzero(self.rows_per_class() == 0).flatten().tolist()
         if never:
             names = ", ".join(shown(self.classes[label]) for label in never[:5])
             names += ", …" if len(never) > 5 else ""

@@ -75,16 +75,16 @@ class Taxonomy:
 
     def is_group(self, name: str) -> bool:
         """Whether a name, with or without its rank, is an inner node."""
-        return self.bare(name) in self._inner
+        return self.without_rank(name) in self._inner
 
-    def bare(self, name: str) -> str:
+    def without_rank(self, name: str) -> str:
         """A name without its rank; other names are unchanged."""
         if name in self._interval or ":" not in name:
             return name
         rank, _, rest = (part.strip() for part in name.partition(":"))
         return rest if rest in self._interval and self.ranks.get(rest) == rank else name
 
-    def members(self, name: str) -> tuple[str, ...]:
+    def classes_below(self, name: str) -> tuple[str, ...]:
         """The classes that a name stands for.
 
         Args:
@@ -97,7 +97,7 @@ class Taxonomy:
             InputError: The name is not in the taxonomy, has another rank, or is a group without
                 classes; the message is the end of a sentence that names the row.
         """
-        bare = self.bare(name)
+        bare = self.without_rank(name)
         if bare not in self._interval:
             rest = name.partition(":")[2].strip()
             if rest in self._interval:

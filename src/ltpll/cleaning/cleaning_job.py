@@ -91,7 +91,7 @@ class CleaningJob:
             self.x = rows_on_disk(examples.x, self.trained)
             self.sets, rest = self.sets.select(self.trained), self.sets.select(held_out)
         self.classifier, self.examples, self.folds, self.seed = classifier, examples, folds, seed
-        self.fitting = classifier.begin(self.x, self.sets)
+        self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer, candidates = self.fitting.trainer, self.fitting.candidates
         trainer, x_rest = self.trainer, rows_on_disk(examples.x, held_out)
         self.evaluation = HeldOutEvaluation(
@@ -135,17 +135,19 @@ class CleaningJob:
         """
         classifier, trainer, examples = self.classifier, self.trainer, self.examples
         trained, progress = self.trained, self._progress
-        progress.plan(list(self._stages.values()))
+        progress.plan_stages(list(self._stages.values()))
         decide = partial(self._decide_once, folder, on_choice)
-        scores = classifier.decide(trainer, self.x, self.fitting.candidates, decide)
+        scores = classifier.decide_by_cross_validation(
+            trainer, self.x, self.fitting.candidates, decide
+        )
         ours: list[Callback] = [
-            progress.start(self._stages["training"].parts[0]),
+            progress.start_part(self._stages["training"].parts[0]),
             _ReportChoice(on_choice),
         ]
         if examples.start is not None:
             weighted = examples.candidates.with_weights(examples.start)
             ours.append(_StartFromWeights(weighted.select(trained)))
-        classifier.train(self.fitting, [self.evaluation, *log, *ours, *callbacks])
+        classifier.run_training(self.fitting, [self.evaluation, *log, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
             unfitted = clone(classifier)
@@ -170,7 +172,7 @@ class CleaningJob:
         own = None
         if from_folds is not None:
             own = predictions.select(trained)
-            predictions.put(trained, from_folds)
+            predictions.store_rows(trained, from_folds)
         truth_missing = bool(np.any(trainer.truth_missing))
         labels, judgement = label_rows(
             predictions, examples, trained, own, truth_missing=truth_missing
@@ -182,7 +184,7 @@ class CleaningJob:
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
             "class_prior": round_floats(classifier.class_prior_.tolist()),
-            "prior": None if prior is None else round_floats(prior.record()),
+            "prior": None if prior is None else round_floats(prior.as_record()),
             "choice": trainer.rebalancer.because or None,
             "truth_missing": round_floats(classifier.truth_missing_),
             "rows": {"all": n, "trained": len(trained), "held_out": n - len(trained)},
@@ -204,10 +206,12 @@ class CleaningJob:
         file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         candidates, world = self.fitting.candidates, self.trainer.world
         kept = KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        found = world.agreed(_stored_choice(folder / file, name, candidates.n_classes))
+        found = world.value_of_first_process(
+            _stored_choice(folder / file, name, candidates.n_classes)
+        )
         if not found:
             parts = self._stages[name].parts
-            found = estimate(lambda number: [self._progress.start(parts[number])], kept)
+            found = estimate(lambda number: [self._progress.start_part(parts[number])], kept)
         if world.first:
             write_atomically(folder / file, json.dumps(found).encode())
             kept.forget()
@@ -269,7 +273,7 @@ class _StartFromWeights(Callback):
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-        for part in self.weighted.parts(self.weighted.n_classes):
+        for part in self.weighted.row_blocks(self.weighted.n_classes):
             rows = part.to(trainer.device)
             trainer.targets[rows] = start[rows]
 

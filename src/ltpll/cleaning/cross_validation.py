@@ -63,7 +63,9 @@ def out_of_fold_predictions(
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     splits = fold_splits(sets, folds, seed)
-    missing = [k for k in range(len(splits)) if not world.agreed(kept.read(k) is not None)]
+    missing = [
+        k for k in range(len(splits)) if not world.value_of_first_process(kept.read(k) is not None)
+    ]
     for k in set(range(len(splits))) - set(missing):
         stage.parts[k].done = stage.parts[k].epochs
     if stage.workers > 1 and missing:
@@ -75,13 +77,13 @@ def out_of_fold_predictions(
         sets,
         splits,
         judged,
-        callbacks_of=lambda k: [progress.start(stage.parts[k])],
+        callbacks_of=lambda k: [progress.start_part(stage.parts[k])],
         kept=kept,
         scores=scores,
         rows_of=rows_on_disk,
     )
     for rows, predictions in trained:
-        found.put(rows, SetPredictions.from_tensors(predictions))
+        found.store_rows(rows, SetPredictions.from_tensors(predictions))
     return found if world.first else None
 
 
@@ -161,7 +163,7 @@ def _train_in_processes(
     reports = {k: kept.folder / RunFile.FOLD_PROGRESS.replace("*", str(k + 1)) for k in missing}
     for path in reports.values():
         path.unlink(missing_ok=True)  # left by a process that was killed
-    progress.start(stage.parts[0])
+    progress.start_part(stage.parts[0])
     seen: set[int] = set()
 
     def report() -> None:
@@ -174,7 +176,7 @@ def _train_in_processes(
                 stage.parts[k].done = found[0]
             done[stage.parts[k]] = found[1]
         if done:
-            progress.update(done)
+            progress.report_epochs(done)
 
     flat = _as_arrays(sets)
     try:

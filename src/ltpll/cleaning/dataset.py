@@ -19,7 +19,7 @@ from ltpll.cleaning.feature_files import feature_rows, is_array
 from ltpll.cleaning.results import CleanedTable
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
-from ltpll.pictures.cache import cache_root
+from ltpll.pictures.cache import embedding_cache_folder
 from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.on_disk import stored_pictures
 from ltpll.pictures.sizes import suitable_side
@@ -216,7 +216,7 @@ def _with_pictures(
         table = replace(table, paths=np.asarray(paths, dtype=object))
     how: dict[str, Any] = {"on_error": source.on_error, "on_progress": on_progress}
     if source.backbone is not None:
-        how |= {"cache": cache_root(), "device": device}
+        how |= {"cache": embedding_cache_folder(), "device": device}
         embedded = embedded_pictures(images, paths, source.backbone, **how)
         x: npt.NDArray[Any] = embedded.features
         kept, problems = embedded.kept, embedded.problems

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
-from ltpll.pictures.output import read_rows
+from ltpll.pictures.output import read_picture_names
 from ltpll.tables.columns import id_key
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
@@ -148,7 +148,7 @@ def _read_feature_array(path: Path) -> tuple[npt.NDArray[Any], Names]:
             "one column per feature."
         )
     if IDS not in found:
-        return array, read_rows(path, len(array))
+        return array, read_picture_names(path, len(array))
     ids = read_array(path, lambda _: IDS)
     if ids.shape != array.shape[:1]:
         raise InputError(

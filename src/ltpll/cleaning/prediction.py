@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ltpll.backbones import Backbone, Embedder, Preprocessing
-from ltpll.backbones.onnx_encoder import open_session
+from ltpll.backbones.onnx_encoder import trusted_session
 from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.feature_files import is_array
@@ -233,7 +233,7 @@ def onnx_difference(
     It is None without onnxruntime.
     """
     try:
-        session = open_session(path.read_bytes())
+        session = trusted_session(path.read_bytes())
     except InputError:  # it is not installed
         return None
     rng, shape = np.random.default_rng(0), (CHECKED, *classifier.input_shape_)

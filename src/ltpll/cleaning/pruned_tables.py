@@ -12,7 +12,7 @@ from ltpll.cleaning.settings import DEFAULT_PRIOR, TrainingSettings
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress
-from ltpll.pruning.votes import Lost, Pruned, prune_candidates, without
+from ltpll.pruning.votes import Lost, Pruned, prune_candidates, remove_marked_labels
 from ltpll.rebalancers.auto import Auto, shares_of
 
 NEEDS_FEATURES = "Neighbours are found by features, not by pixels"
@@ -55,7 +55,7 @@ def prune_examples(examples: Examples, on_progress: OnProgress | None = None) ->
     if not everything:
         removed = np.zeros(len(sets.labels), dtype=bool)
         removed[np.repeat(chosen, sets.sizes.numpy())] = found.removed.numpy()
-        left = without(sets, removed).candidates
+        left = remove_marked_labels(sets, removed).candidates
     lost = None if labels is None else found.lost(labels[training])
     pruned = replace(examples, table=replace(examples.table, candidates=left))
     return PrunedExamples(pruned, found, lost if lost is not None and lost.rows else None)

@@ -63,7 +63,7 @@ def embed(
     """
     from ltpll.backbones import Backbone
     from ltpll.cli.progress import PictureProgress
-    from ltpll.pictures.cache import cache_root
+    from ltpll.pictures.cache import embedding_cache_folder
     from ltpll.pictures.files import list_pictures
     from ltpll.pictures.output import (
         embed_pictures,
@@ -95,7 +95,7 @@ def embed(
             paths if part is None else _part_of(paths, part),
             network,
             out,
-            cache=cache_root(),
+            cache=embedding_cache_folder(),
             on_error=on_error,
             on_progress=progress,
             device=device,

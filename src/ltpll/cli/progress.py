@@ -47,23 +47,23 @@ class ProgressBar(Progress):
         )
         self._task = self._bar.add_task("", total=1.0, current="starting", status="", figures="")
 
-    def start(self, part: Part) -> ProgressBar:
-        super().start(part)
+    def start_part(self, part: Part) -> ProgressBar:
+        super().start_part(part)
         self._bar.start()
         self._draw()
         return self
 
-    def show(self, important: bool) -> None:
+    def show_progress(self, important: bool) -> None:
         if console.is_terminal:
             self._draw()
         elif self._finished or self.job.share_done < 1:  # after the last epoch, results are stored
-            super().show(important)
+            super().show_progress(important)
 
     def finish(self) -> None:
         """Show that everything is done and stored, and how long the command took."""
         self._finished = True
         if self.part is not None and self.job.share_done >= 1:
-            self.show(important=True)
+            self.show_progress(important=True)
 
     @property
     def time_left(self) -> str:
@@ -96,10 +96,10 @@ class PictureProgress(ProgressBar):
         """Report finished pictures; what the first call reports was done before."""
         if self.part is None:
             part = Part("pictures", total, done=done)
-            self.plan([Stage([part])])
-            self.start(part)
+            self.plan_stages([Stage([part])])
+            self.start_part(part)
         elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
-            self.update(done)
+            self.report_epochs(done)
 
     @property
     def current(self) -> str:

@@ -100,7 +100,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
             examples, settings = _pruned(examples, settings)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
-        world.wait()  # every process has to check the folder before the first one writes to it
+        world.wait_for_all()  # every process has to check the folder before the first one writes to it
         finished = prepare_run(run, world, fresh=fresh)
         _print_examples(examples, source, pretrained=settings.backbone is not None)
         if finished:
@@ -113,7 +113,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
             with exit_on_interrupt(run, progress):
                 how |= {"progress": progress, "callbacks": events, "on_choice": print_line}
                 train_table_run(run, source, examples, settings, **how)
-            world.wait()
+            world.wait_for_all()
         _print_result(run.result(), out)
 
 

@@ -61,7 +61,7 @@ def prepare_run(run: Run, world: World, *, fresh: bool) -> bool:
     """Prepare the folder of a run for training; returns whether the run is already finished."""
     if world.first:
         if fresh:
-            run.forget()
+            run.delete_run()
         run.reopen_if_damaged()
-    world.wait()
-    return bool(world.agreed(run.done))
+    world.wait_for_all()
+    return bool(world.value_of_first_process(run.done))

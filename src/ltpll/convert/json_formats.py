@@ -15,7 +15,7 @@ from ltpll.convert.label_studio import read_label_studio
 from ltpll.errors import InputError
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import ReadProgress, check_is_file
+from ltpll.tables.streaming import ReadProgress, require_file
 
 Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
 UNDERSTOOD = (
@@ -43,7 +43,7 @@ def json_format(path: Path) -> Format | None:
     Raises:
         InputError: The file is not JSON.
     """
-    check_is_file(path)
+    require_file(path)
     for item in json_items(path):
         found = _format_of(item)
         if found is not None or item.key == "":

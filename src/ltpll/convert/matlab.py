@@ -16,7 +16,7 @@ from ltpll.formatting import are, counted
 from ltpll.number_types import blurred_by_float32
 from ltpll.tables.guarded import read_mat_arrays
 from ltpll.tables.memory_limits import expansion_problem
-from ltpll.tables.streaming import check_is_file
+from ltpll.tables.streaming import require_file
 
 NAMES = ("data", "partial_target", "target")
 
@@ -31,7 +31,7 @@ class MatFile(NamedTuple):
 
 def read_mat(path: Path, *, needs_candidates: bool, exact: bool = False) -> MatFile:
     """Read the arrays of a file."""
-    check_is_file(path)
+    require_file(path)
     found = read_mat_arrays(path, NAMES)
     required = {"data": "the features", "partial_target": "the sets, as zeros and ones,"}
     for name, content in required.items() if needs_candidates else [("data", "the features")]:

@@ -62,7 +62,7 @@ def read_as_plain_table(
     sets, votes = found.candidates, found.votes
     assert sets is not None
     names = np.asarray([*map(str, sets.classes), None], dtype=object)  # −1 is an unknown label
-    unused = np.flatnonzero(sets.counts().numpy() == 0)
+    unused = np.flatnonzero(sets.rows_per_class().numpy() == 0)
     labels = found.labels
     columns: dict[str, Any] = {
         "path": found.paths,

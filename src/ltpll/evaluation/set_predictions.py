@@ -95,7 +95,7 @@ class SetPredictions:
         found.outside[:] = torch.where(other < 0, -1, outside).numpy()
         return found
 
-    def put(self, rows: npt.NDArray[Any], other: SetPredictions) -> None:
+    def store_rows(self, rows: npt.NDArray[Any], other: SetPredictions) -> None:
         """Replace the predictions for some rows, whose sets must be the same."""
         for name in BY_ROW:
             getattr(self, name)[rows] = getattr(other, name)
@@ -184,7 +184,7 @@ def predict_sets(
     found = SetPredictions.empty(sets)
     for rows in _in_blocks(len(x), sets.n_classes):
         probabilities = torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1]))
-        found.put(rows, SetPredictions.of(probabilities, sets.select(rows)))
+        found.store_rows(rows, SetPredictions.of(probabilities, sets.select(rows)))
     return found
 
 

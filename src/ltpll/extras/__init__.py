@@ -15,6 +15,6 @@ from ltpll.interfaces import Extra
 from ltpll.registry import Registry
 
 EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras")
-EXTRAS.discover(__name__, list(__path__))
+EXTRAS.register_package(__name__, list(__path__))
 
 __all__ = ["BCL", "EXTRAS", "LDD", "SFN", "BalancedHead", "Mixup", "PaCO"]

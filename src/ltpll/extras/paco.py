@@ -82,8 +82,13 @@ class PaCO(Extra):
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
-        query, key = self.memory.projector(step.outputs.features[0]), self.memory.keys(step)
-        examples, same, allowed = self.memory.compare(query, key, labels, self.temperature)
+        query, key = (
+            self.memory.projector(step.outputs.features[0]),
+            self.memory.project_second_view(step),
+        )
+        examples, same, allowed = self.memory.compare_and_store(
+            query, key, labels, self.temperature
+        )
         classes = step.outputs.logits[0] + step.log_prior()
         term = contrastive_loss(
             torch.cat([classes, examples], dim=1),

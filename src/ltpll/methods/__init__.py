@@ -17,6 +17,6 @@ from ltpll.methods.solar import SoLar
 from ltpll.registry import Registry
 
 METHODS: Registry[Method] = Registry("method", Method, "ltpll.methods")
-METHODS.discover(__name__, list(__path__))
+METHODS.register_package(__name__, list(__path__))
 
 __all__ = ["CAVL", "CC", "CORR", "HTC", "LW", "METHODS", "PRODEN", "PiCO", "SoLar"]

@@ -136,9 +136,14 @@ class PiCO(Method):
 
     def step_loss(self, step: Step) -> Tensor:
         labels = step.adjusted().logits[0].masked_fill(~step.batch.candidates, -torch.inf).argmax(1)
-        query, key = self.memory.projector(step.outputs.features[0]), self.memory.keys(step)
+        query, key = (
+            self.memory.projector(step.outputs.features[0]),
+            self.memory.project_second_view(step),
+        )
         self.update_prototypes(query.detach(), labels)
-        similarities, same, allowed = self.memory.compare(query, key, labels, self.temperature)
+        similarities, same, allowed = self.memory.compare_and_store(
+            query, key, labels, self.temperature
+        )
         n = len(labels)
         # The second views follow the batch itself.
         own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)
@@ -149,7 +154,7 @@ class PiCO(Method):
         return plain + self.weight * contrast
 
     def end_epoch(self, training: Training) -> None:
-        self.memory.queue.limit_to(len(training.targets))
+        self.memory.queue.shorten_to(len(training.targets))
 
     @torch.no_grad()
     def update_prototypes(self, vectors: Tensor, labels: Tensor) -> None:

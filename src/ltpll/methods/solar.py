@@ -146,7 +146,7 @@ class SoLar(Method):
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         restart = self.restart(n_epochs)
         if epoch == restart:
-            self.queue.empty()
+            self.queue.forget_all()
         self.rate.fill_(self.rates[0] if epoch < restart or not restart else self.rates[1])
         epoch -= restart if epoch >= restart else 0
         ramp = min(epoch / self.ramp_epochs, 1.0)
@@ -160,7 +160,7 @@ class SoLar(Method):
             labels = outputs.logits[0].masked_fill(~candidates, -torch.inf).argmax(1)
             counts += torch.bincount(labels, minlength=len(counts))
         self.prior.lerp_(counts / counts.sum(), self.rate)
-        self.queue.limit_to(len(training.targets))
+        self.queue.shorten_to(len(training.targets))
 
     # ---- a step ----------------------------------------------------------------------------------
 
@@ -177,12 +177,12 @@ class SoLar(Method):
         """
         scores = logits.masked_fill(~candidates, -torch.inf)
         scores = scores - scores.max(1, keepdim=True).values
-        earlier, marks = self.queue.held()  # a mark of −1 is an empty place
+        earlier, marks = self.queue.stored_vectors()  # a mark of −1 is an empty place
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
         weights = torch.cat([marks, filled]) >= 0
         scaled = self.sharpness * torch.cat([earlier, scores])
         labels = sinkhorn(scaled, self.prior, weights.to(scores.dtype))
-        self.queue.push(scores, filled)
+        self.queue.replace_oldest(scores, filled)
         return labels[-len(scores) :]
 
     @torch.no_grad()

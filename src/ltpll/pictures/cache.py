@@ -21,7 +21,7 @@ WAIT_SECONDS = 60  # for other processes that write
 TABLE = "embeddings (digest BLOB PRIMARY KEY, features BLOB)"
 
 
-def cache_root() -> Path:
+def embedding_cache_folder() -> Path:
     """The folder of what can be made again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
     return cache_folder(VARIABLE)
 

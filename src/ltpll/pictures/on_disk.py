@@ -18,7 +18,7 @@ from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError
 from ltpll.files import cannot_write_error
 from ltpll.formatting import format_bytes
-from ltpll.pictures.cache import VARIABLE, WAY_OUT, cache_root
+from ltpll.pictures.cache import VARIABLE, WAY_OUT, embedding_cache_folder
 from ltpll.pictures.files import Pictures, read_pictures
 
 IN_MEMORY = 1 << 30  # bytes of pictures up to which they are read into memory
@@ -42,7 +42,7 @@ def stored_pictures(
         folder: The folder that the paths are relative to.
         paths: One file per row.
         preprocessing: How pictures become squares.
-        cache: The folder of the file; by default `cache_root()`, which few pictures do not need.
+        cache: The folder of the file; by default `embedding_cache_folder()`, which few pictures do not need.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures read so far and the total.
 
@@ -55,7 +55,9 @@ def stored_pictures(
     shape = (len(paths), preprocessing.side, preprocessing.side, 3)
     into = None
     if prod(shape) > IN_MEMORY:
-        into = _new_nameless_array((cache or cache_root()) / "pictures", np.dtype(np.uint8), shape)
+        into = _new_nameless_array(
+            (cache or embedding_cache_folder()) / "pictures", np.dtype(np.uint8), shape
+        )
     return read_pictures(
         folder, paths, preprocessing, on_error=on_error, on_progress=on_progress, into=into
     )

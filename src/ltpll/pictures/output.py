@@ -104,7 +104,7 @@ def embed_pictures(
     return Embedded(np.load(out, mmap_mode="r"), np.asarray(kept, dtype=np.int64), listed)
 
 
-def read_rows(out: Path, n: int) -> dict[str, list[str]]:
+def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
     """The paths of the n rows of an .npy file, as `embed_pictures` wrote them beside it.
 
     Returns:
@@ -165,7 +165,7 @@ def write_readable_rows(path: Path, column: str, unreadable: Sequence[str], out:
 
 def _texts_of_columns(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
     columns = {name: TextColumn(table, table.column(name)) for name in names}
-    for batch in table.batches([column.index for column in columns.values()]):
+    for batch in table.row_batches([column.index for column in columns.values()]):
         for column in columns.values():
-            column.add(batch)
+            column.add_batch(batch)
     return {name: column.values().tolist() for name, column in columns.items()}

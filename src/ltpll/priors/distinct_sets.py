@@ -43,9 +43,9 @@ class DistinctSets(NamedTuple):
     @property
     def appearances(self) -> Array:
         """The number of rows in which each class is a candidate, (C,)."""
-        return self.per_class(self.counts)
+        return self.sum_per_class(self.counts)
 
-    def per_class(self, weights: Array) -> Array:
+    def sum_per_class(self, weights: Array) -> Array:
         """For each class, the sum of `weights` over the sets that contain it, (C,)."""
         return np.asarray(self.matrix.T @ weights)
 

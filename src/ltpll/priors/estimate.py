@@ -103,7 +103,7 @@ class PriorEstimate:
         """The L1 error of the estimate that the deviations imply, at most 2."""
         return min(2.0, math.sqrt(2 / math.pi) * float(self.deviation.sum()))
 
-    def record(self) -> dict[str, Any]:
+    def as_record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
         names = ("n", "regime", "because", "how", "width", "singletons", "imbalance")
         arrays = ("estimate", "lower", "upper", "em", "average", "deviation")
@@ -200,7 +200,7 @@ def estimate_prior(
     least: Any = 0.0
     most: Any = 1.0
     if not np.any(missing):
-        least = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
+        least = sets.sum_per_class(sets.counts * (sets.sizes == 1)) / sets.n
         most = possible
     return PriorEstimate(
         classes=candidates.classes,
@@ -272,4 +272,4 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     missing = min(1.0, 2 * (1 - clusters.completeness))
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
     per_set = np.bincount(clusters.of_set, variance, len(sets.counts)).astype(np.float64)
-    return np.sqrt(sets.per_class(per_set)) / sets.n
+    return np.sqrt(sets.sum_per_class(per_set)) / sets.n

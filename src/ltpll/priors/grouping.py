@@ -43,7 +43,7 @@ class Clusters(NamedTuple):
         return float(covered @ times / max(float(needed @ times), 1e-9))
 
 
-def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
+def runs_of_equal_sets(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
     """Neighbouring rows with equal sets, as groups."""
     rows = sets.of_row if order is None else sets.of_row[order]
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
@@ -115,7 +115,7 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     """Compare the runs of equal sets with those of shuffled rows.
 
     If the rows may have been sorted by class, they are shuffled within blocks of rows with a common
-    label. If they may have been sorted by set, which leaves one run of each set in a block, runs
+    label. If they may have been sorted by set, which leaves one run of each set in a block, runs_of_equal_sets
     say nothing, and the result is marked as `sorted`. The number of equal neighbours among shuffled
     rows has at most about twice its mean as variance, from which the p-value follows.
 
@@ -126,7 +126,7 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     neighbours = several[1:] & several[:-1]
     if not neighbours.any():
         return None
-    found = runs(sets)
+    found = runs_of_equal_sets(sets)
     of_run = _label_blocks(sets, found)
     blocks = None if of_run is None else np.repeat(of_run, found.rows)
     rng = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
         else:
             order = np.lexsort((rng.random(len(several)), blocks))
         equal.append(_equal_neighbours(sets, order))
-        completeness.append(runs(sets, order).completeness)
+        completeness.append(runs_of_equal_sets(sets, order).completeness)
     observed, mean = _equal_neighbours(sets), float(np.mean(equal))
     z = (observed - mean) / math.sqrt(2 * mean + 1)
     n = int(neighbours.sum())

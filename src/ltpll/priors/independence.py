@@ -111,7 +111,7 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
     shift[some] = (1 - known[some]) / known[some]  # an estimate of π is scale · S − shift
 
     def weighted_sum(weights: Array) -> Array:
-        return sets.per_class(weights * scale) - float(weights @ shift)
+        return sets.sum_per_class(weights * scale) - float(weights @ shift)
 
     prior = weighted_sum(precision) / precision.sum()
     matrix = sets.matrix

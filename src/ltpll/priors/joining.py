@@ -52,7 +52,7 @@ def joining_rates(sets: DistinctSets) -> Array:
     """
     weights = sets.counts / sets.sizes
     together = _pair_sums(sets, weights)
-    rows = sets.per_class(weights)
+    rows = sets.sum_per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
     rates: Array = (2 * together + PSEUDO_ROWS * mean) / shared
@@ -98,8 +98,10 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
     found = torch.empty(len(candidates.labels), device=candidates.device)
     looks_up = candidates.max_size**2 * CHEAPER < candidates.n_classes**2
-    for index in candidates.parts(candidates.max_size**2 if looks_up else candidates.n_classes):
-        labels, filled = candidates.rows(index).labels, candidates.filled(index)
+    for index in candidates.row_blocks(
+        candidates.max_size**2 if looks_up else candidates.n_classes
+    ):
+        labels, filled = candidates.rows(index).labels, candidates.is_candidate_slot(index)
         if looks_up:
             pairs = joins[labels[:, :, None], labels[:, None, :]]
             joined = pairs.masked_fill(~filled[:, None, :], 0.0).sum(2)
@@ -136,7 +138,7 @@ class FadingEvidence:
 
     def __getitem__(self, index: Tensor) -> Tensor:
         """The evidence of some rows, (batch, classes), zero for other classes."""
-        return self.weight * self.candidates.spread(self.values, index)
+        return self.weight * self.candidates.spread_over_classes(self.values, index)
 
 
 def can_weigh(candidates: Candidates) -> bool:

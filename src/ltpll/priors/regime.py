@@ -24,7 +24,7 @@ from ltpll.priors.grouping import (
     counts_test,
     given_groups,
     order_test,
-    runs,
+    runs_of_equal_sets,
     typical_groups,
 )
 from ltpll.priors.independence import absences_test, pairs_test, sizes_test
@@ -138,7 +138,7 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
         evidence.append(Evidence("labels with a row in runs", *shares, None, speaks))
         if found:
             because = "neighbouring rows share their sets, in runs with rows for all labels"
-            return because, runs(sets)
+            return because, runs_of_equal_sets(sets)
     counts = counts_test(sets)
     if counts is None:
         return None

@@ -80,7 +80,7 @@ def set_likelihood(sets: DistinctSets, prior: Array, odds: Array | float) -> Arr
 
 def average_prior(sets: DistinctSets) -> Array:
     """Estimate the class prior as the mean of uniform targets, (C,)."""
-    return sets.per_class(sets.counts / sets.sizes) / sets.n
+    return sets.sum_per_class(sets.counts / sets.sizes) / sets.n
 
 
 def em_deviation(sets: DistinctSets, prior: Array, odds: Array | float = 0.0) -> Array | None:

@@ -145,7 +145,7 @@ def prune_candidates(
         raise InputError(f"{which}: give one set per row.")
     x = directions(x.cpu())
     index = nearest_neighbours(x, neighbours, groups=sets.groups, on_progress=on_progress).rows
-    return without(sets, relative_votes(index.numpy(), sets) < threshold)
+    return remove_marked_labels(sets, relative_votes(index.numpy(), sets) < threshold)
 
 
 def directions(x: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def relative_votes(
     return relative
 
 
-def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
+def remove_marked_labels(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
     """The sets without the labels that are marked in `removed`, (L,).
 
     At least one is left in each row.

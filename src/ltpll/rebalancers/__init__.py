@@ -19,7 +19,7 @@ from ltpll.rebalancers.temp_oracle_la import TempOracleLA
 from ltpll.registry import Registry
 
 REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer, "ltpll.rebalancers")
-REBALANCERS.discover(__name__, list(__path__))
+REBALANCERS.register_package(__name__, list(__path__))
 
 __all__ = [
     "REBALANCERS",

@@ -126,9 +126,9 @@ class Anchor(RECORDS):
         n = len(training.targets)
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.prior_ = self.estimate(training.candidates, training.truth_missing)
-        self.hold(*self.bounds_of(self.prior_), n)
+        self.set_bounds(*self.bounds_of(self.prior_), n)
 
-    def hold(self, lower: Any, upper: Any, n: int) -> None:
+    def set_bounds(self, lower: Any, upper: Any, n: int) -> None:
         """Set the bounds.
 
         Each class counts as at least half an example of n, since its logarithm is taken.

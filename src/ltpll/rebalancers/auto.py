@@ -90,7 +90,7 @@ class Auto(Anchor):
         n = len(training.targets)
         free = np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper)
         lower, upper = free if choice.bounds is None else choice.bounds
-        self.hold(lower, upper, n)
+        self.set_bounds(lower, upper, n)
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""

@@ -63,7 +63,7 @@ class SetEvidence(Anchor):
     def start_training(self, training: Training) -> None:
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
-        self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
+        self.set_bounds(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
         self._evidence = None
         if can_weigh(candidates):
             self._evidence = FadingEvidence(candidates, self.power, self.until)

@@ -24,14 +24,14 @@ def begin_run(run: Run, trainer: PartialLabelTrainer, *, resumes: bool) -> None:
     """Create the folder of a run unless, with `resumes`, it has a checkpoint to resume from."""
     if trainer.world.first and not (resumes and has_checkpoint(run.folder / RunFile.CHECKPOINT)):
         run.start()
-    trainer.world.wait()
+    trainer.world.wait_for_all()
 
 
 @contextmanager
 def locked_for_training(run: Run, trainer: PartialLabelTrainer) -> Iterator[bool]:
     """Lock a run in the first of several processes, and yield whether it has to be trained."""
     with run.locked() if trainer.world.first else nullcontext():
-        yield not trainer.world.agreed(run.done)
+        yield not trainer.world.value_of_first_process(run.done)
 
 
 class RunLog(Callback):
@@ -51,7 +51,7 @@ class RunLog(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if trainer.world.first:
-            self.run.keep_log(trainer.epoch)
+            self.run.cut_log(trainer.epoch)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: Record) -> None:
         now = time.perf_counter()

@@ -122,13 +122,13 @@ class Run:
                 lost = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)})"
                 warnings.warn(f"{lost}: training restores them.", InputWarning, stacklevel=2)
                 if RunFile.LOG in damaged:
-                    self.forget()
+                    self.delete_run()
                 for name in (RunFile.MARKER, *damaged):
                     if name != RunFile.CONFIG:  # replaced atomically
                         (self.folder / name).unlink(missing_ok=True)
         return damaged
 
-    def forget(self, *, keep_parts: bool = False) -> None:
+    def delete_run(self, *, keep_parts: bool = False) -> None:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
         A folder named by its hash is deleted in one move. In a folder that a user has named, only
@@ -232,7 +232,7 @@ class Run:
     def start(self) -> None:
         """Create the folder; of an interrupted attempt, finished parts of the same run are kept."""
         with self._refusing_write_errors():
-            self.forget(keep_parts=self._has_begun())
+            self.delete_run(keep_parts=self._has_begun())
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
             write_atomically(self.folder / RunFile.CONFIG, _as_json_lines(self.config))
 
@@ -268,7 +268,7 @@ class Run:
             problem = f"The log {self._log_path} is missing or damaged"
             raise InputError(f"{problem}: {self._start_over}.") from None
 
-    def keep_log(self, n: int) -> None:
+    def cut_log(self, n: int) -> None:
         """Cut the log back to its first n records; later epochs are trained again."""
         lines = self._complete_lines() if self._log_path.exists() else []
         try:

@@ -64,7 +64,7 @@ def texts(table: Table, batch: TableBatch, index: int) -> Any:
     except pa.ArrowInvalid:
         row = next((i for i, cell in enumerate(column) if not _is_a(cell, pa.string())), 0)
         raise InputError(
-            f"{table.row(batch.first + row)} is not UTF-8 text in the column {name}: "
+            f"{table.describe_row(batch.first + row)} is not UTF-8 text in the column {name}: "
             "save the file as UTF-8."
         ) from None
 
@@ -91,7 +91,7 @@ class BatchReader(Protocol):
     @property
     def indices(self) -> Sequence[int]: ...
 
-    def add(self, batch: TableBatch) -> None: ...
+    def add_batch(self, batch: TableBatch) -> None: ...
 
 
 class TextColumn:
@@ -103,7 +103,7 @@ class TextColumn:
         self.names = NameCodes()
         self._parts: list[Any] = []
 
-    def add(self, batch: TableBatch) -> None:
+    def add_batch(self, batch: TableBatch) -> None:
         found = texts(self.table, batch, self.index)
         self._parts.append(self.names.encode(found) if self.repeated else found)
 
@@ -120,7 +120,9 @@ class TextColumn:
         values = self.values()
         for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
             name = shown(self.table.names[self.index])
-            raise InputError(f"{self.table.row(i)} is empty in the column {name}: {advice}.")
+            raise InputError(
+                f"{self.table.describe_row(i)} is empty in the column {name}: {advice}."
+            )
         return values
 
     def unique_values(self) -> npt.NDArray[np.object_]:
@@ -131,7 +133,7 @@ class TextColumn:
             first: dict[str, int] = {}
             i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
             raise InputError(
-                f"{self.table.row(i)} has {shown(values[i])} in the column "
+                f"{self.table.describe_row(i)} has {shown(values[i])} in the column "
                 f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: "
                 "names must be distinct; rename or drop one of the two, or add a column of ids."
             )
@@ -144,10 +146,10 @@ def read_rows(
     """Read all rows of a table into these columns, and return how many there are."""
     readers, n_rows = list(columns), 0
     indices = [index for reader in readers for index in reader.indices]
-    for batch in table.batches(indices, on_progress):
+    for batch in table.row_batches(indices, on_progress):
         n_rows += batch.n_rows
         for reader in readers:
-            reader.add(batch)
+            reader.add_batch(batch)
     return n_rows
 
 
@@ -209,7 +211,7 @@ def not_a_number_error(
     name = table.names[index]
     by_option = "" if chosen else f" with {option('ignore', (name,))}"
     return InputError(
-        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(name)}: "
+        f"{table.describe_row(batch.first + position)} {holds} in the {what} column {shown(name)}: "
         f"correct the cell, drop the row, or omit the column{by_option}."
     )
 
@@ -222,7 +224,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """
     unsure = [index for index in indices if table.numeric(index) is None]
     found = [index for index in indices if table.numeric(index)]
-    batch = next(table.batches(unsure)) if unsure else None
+    batch = next(table.row_batches(unsure)) if unsure else None
     for index in unsure:
         assert batch is not None
         try:
@@ -241,12 +243,12 @@ def holds_numbers(table: Table, index: int) -> bool:
         found = numeric_columns(table, [index])
     except InputError:
         return True
-    return bool(found) and any(texts(table, next(table.batches([index])), index).to_pylist())
+    return bool(found) and any(texts(table, next(table.row_batches([index])), index).to_pylist())
 
 
 def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """The columns of text whose cells are distinct and not empty, judging by the first rows."""
-    batch = next(table.batches(indices)) if indices else None
+    batch = next(table.row_batches(indices)) if indices else None
     found = []
     for index in indices:
         assert batch is not None
@@ -292,7 +294,7 @@ class FeatureColumns:
         self._low, self._high = np.full(len(indices), np.inf), np.full(len(indices), -np.inf)
         self._missing: dict[int, InputError] = {}
 
-    def add(self, batch: TableBatch) -> None:
+    def add_batch(self, batch: TableBatch) -> None:
         self._reserve(batch)
         block = self._rows[self._n : self._n + batch.n_rows]
         self._n += batch.n_rows

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError, shown
 from ltpll.tables.memory_limits import check_expansion
-from ltpll.tables.streaming import check_is_file
+from ltpll.tables.streaming import require_file
 
 ADVICE = "save fewer rows or columns, or save it uncompressed with numpy.save"
 ARRAY_SUFFIXES = (".npy", ".npz")
@@ -21,7 +21,7 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
     """Read the array of an .npy file, or of an .npz file the one that `choose` picks by name."""
     if not path.is_file():
-        check_is_file(path)
+        require_file(path)
     try:
         with np.errstate(over="ignore"):
             if path.suffix.lower() == ".npz":

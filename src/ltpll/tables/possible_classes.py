@@ -22,7 +22,7 @@ def possible_in_rows(table: Table, column: SetColumn) -> Possible:
     lists = column.entries()
     of_row = np.where(np.diff(lists.indptr) > 0, np.arange(len(lists.indptr) - 1), -1)
     where = f"according to its column {shown(table.names[column.index])}"
-    return Possible(lists, of_row, lambda _: where, table.row)
+    return Possible(lists, of_row, lambda _: where, table.describe_row)
 
 
 def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: str) -> Possible:

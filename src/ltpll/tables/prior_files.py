@@ -57,7 +57,7 @@ def read_prior(path: Path) -> Prior:
             prior[name.strip()] = _share_or_bounds(numbers)
         except ValueError as error:
             raise InputError(
-                f"{table.row(i)} has the class {shown(name)}, which cannot be used "
+                f"{table.describe_row(i)} has the class {shown(name)}, which cannot be used "
                 f"({first_line(error)}): give each class once, with a share such as 0.25, "
                 "or a lower and an upper bound."
             ) from None

@@ -354,7 +354,7 @@ def _read_annotations(
             if what == "label":
                 advice = "a task has one true label; annotations are named with --annotation"
             raise InputError(
-                f"{table.row(row)} gives the task {shown(tasks[task[row]])} another {name} than "
+                f"{table.describe_row(row)} gives the task {shown(tasks[task[row]])} another {name} than "
                 f"before: {advice}."
             )
         constant[what] = texts[what].values()[first]
@@ -412,7 +412,7 @@ def _label_numbers(
     column: TextColumn, classes: Sequence[Any], what: str, taxonomy: Taxonomy | None = None
 ) -> npt.NDArray[np.int64]:
     """Class numbers of one label per row, −1 where a cell is empty."""
-    names, codes, row = column.names.names, column.codes(), column.table.row
+    names, codes, row = column.names.names, column.codes(), column.table.describe_row
     number = {"": -1} | {name: i for i, name in enumerate(classes)}
     labels: npt.NDArray[np.int64] = np.asarray(
         [number.get(name, -2) for name in names], dtype=np.int64

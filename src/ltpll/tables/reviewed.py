@@ -85,15 +85,17 @@ def read_answers(
             )
         given = [known[key] for key in keys]
         if asked:
-            _check_sets_asked_about(path, table, given, sets[0], separator, file.row)
+            _check_sets_asked_about(path, table, given, sets[0], separator, file.describe_row)
         for i, (name, cell) in enumerate(zip(given, cells, strict=True)):
-            found = _answered_classes(cell.replace(also, separator), number, separator, file.row, i)
+            found = _answered_classes(
+                cell.replace(also, separator), number, separator, file.describe_row, i
+            )
             if found and answers.setdefault(name, found) != found:
                 first, second = (
                     shown(SEPARATOR.join(classes[c] for c in one)) for one in (answers[name], found)
                 )
                 raise InputError(
-                    f"{file.row(i)} answers {second} for {shown(name)}, and {first} was answered "
+                    f"{file.describe_row(i)} answers {second} for {shown(name)}, and {first} was answered "
                     "before: keep one."
                 )
     if not answers:
@@ -192,5 +194,5 @@ def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> Lab
     )
     reviewed = np.zeros(len(table), dtype=bool)
     reviewed[rows] = True
-    candidates = table.candidates.replaced(rows, [answers[table.ids[i]] for i in rows])
+    candidates = table.candidates.with_answers(rows, [answers[table.ids[i]] for i in rows])
     return replace(table, candidates=candidates, reviewed=reviewed)

@@ -34,10 +34,10 @@ class SetColumn(TextSets):
     def __init__(
         self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
     ) -> None:
-        super().__init__(separator, table.row, classes)
+        super().__init__(separator, table.describe_row, classes)
         self.table, self.index, self.indices = table, index, [index]
 
-    def add(self, batch: TableBatch) -> None:
+    def add_batch(self, batch: TableBatch) -> None:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -86,7 +86,7 @@ class ClassColumns(CollectedSets):
         top_k: int | None = None,
         mass: float | None = None,
     ) -> None:
-        super().__init__(table.row)
+        super().__init__(table.describe_row)
         if top_k is not None and top_k > len(names):
             known = counted(len(names), "class", "classes")
             raise InputError(
@@ -96,7 +96,7 @@ class ClassColumns(CollectedSets):
         self.top_k, self.mass = top_k, mass
         self.kind = "class" if top_k is None and mass is None else "probability"
 
-    def add(self, batch: TableBatch) -> None:
+    def add_batch(self, batch: TableBatch) -> None:
         matrix = np.stack([self._checked_numbers(batch, index) for index in self.indices], axis=1)
         if self.kind == "class":
             rows, codes = np.nonzero(matrix)
@@ -125,7 +125,7 @@ class ClassColumns(CollectedSets):
         for i in np.flatnonzero(~right)[:1].tolist():
             cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
-                f"{self.table.row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
+                f"{self.table.describe_row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
                 f"{shown(self.table.names[index])}, where only {allowed} allowed: correct "
                 "the cell, or drop the row."
             )

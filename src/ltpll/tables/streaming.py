@@ -53,7 +53,7 @@ class Table(ABC):
         self.path = path  # a table in memory has a name instead
         self.names, self.schema = tuple(names), schema
 
-    def row(self, i: int) -> str:
+    def describe_row(self, i: int) -> str:
         """How a message refers to row i, counted from 0."""
         return self.row_name.format(i + self.first_row, self.path)
 
@@ -71,7 +71,7 @@ class Table(ABC):
         self, columns: Sequence[int], on_progress: ReadProgress | None
     ) -> Iterator[TableBatch]: ...
 
-    def batches(
+    def row_batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None = None
     ) -> Iterator[TableBatch]:
         """Read the rows in order; only the given columns are converted."""
@@ -110,7 +110,7 @@ class Table(ABC):
         return ""
 
 
-def check_is_file(path: Path) -> None:
+def require_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a table: give a file in it.")
     if not path.is_file():
@@ -123,7 +123,7 @@ def open_table(path: Path | Any) -> Table:
     """Open a .csv, .tsv or .parquet file and read its header, or a table in memory."""
     if is_frame(path):
         return ArrowTable(path)
-    check_is_file(path)
+    require_file(path)
     kind = path.suffix.lower()
     if kind == ".parquet":
         return ParquetTable(path)
@@ -152,7 +152,7 @@ def whole_table(path: Path) -> Any:
     return pa.Table.from_batches(
         [
             pa.record_batch([batch.columns[i].cast(pa.string()) for i in columns], text)
-            for batch in table.batches(columns)
+            for batch in table.row_batches(columns)
         ]
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ltpll.candidates.taxonomy import Taxonomy, build_taxonomy
 from ltpll.errors import InputError
 from ltpll.tables.columns import read_texts
-from ltpll.tables.streaming import TABLE_SUFFIXES, check_is_file, open_table
+from ltpll.tables.streaming import TABLE_SUFFIXES, open_table, require_file
 
 LARGEST = 1 << 26  # bytes of a text file
 TAB = 8  # columns to which a tab in front of a name moves, if tabs and spaces are mixed
@@ -41,8 +41,8 @@ def read_taxonomy(path: Path) -> Taxonomy:
         cells = read_texts(table, ["class", "parent", *ranks])
         columns = [[cell.strip() for cell in column] for column in cells]
         rows = zip(*columns, *([] if ranks else [[""] * len(columns[0])]), strict=True)
-        return build_taxonomy(rows, table.row)
-    check_is_file(path)
+        return build_taxonomy(rows, table.describe_row)
+    require_file(path)
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 20} MiB")

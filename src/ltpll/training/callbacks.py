@@ -142,7 +142,7 @@ class Checkpoint(Callback):
 
     def exists(self, trainer: PartialLabelTrainer) -> bool:
         """Whether there is a checkpoint to resume from."""
-        return bool(trainer.world.agreed(has_checkpoint(self.path)))
+        return bool(trainer.world.value_of_first_process(has_checkpoint(self.path)))
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         check_writable(self.path.parent)
@@ -153,7 +153,7 @@ class Checkpoint(Callback):
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         late = time.monotonic() - self._saved_at >= self.min_seconds
         due = trainer.epoch % self.every == 0 and late
-        if trainer.world.agreed(due or trainer.epoch == trainer.epochs):
+        if trainer.world.value_of_first_process(due or trainer.epoch == trainer.epochs):
             self._save(trainer)
 
     def on_interrupt(self, trainer: PartialLabelTrainer) -> None:
@@ -164,7 +164,7 @@ class Checkpoint(Callback):
         trainer.save(self.path)
         self._saved_at, self._saved = time.monotonic(), (trainer.epoch, trainer.step_of_epoch)
         # Here, where the time-out allows for a slow disk, and not in the next step.
-        trainer.world.wait()
+        trainer.world.wait_for_all()
 
 
 class Progress(Callback):
@@ -213,12 +213,12 @@ class Progress(Callback):
         assert self._job is not None
         return self._job
 
-    def plan(self, stages: Sequence[Stage]) -> None:
+    def plan_stages(self, stages: Sequence[Stage]) -> None:
         """State all stages of a job before the first of its training runs starts."""
         self._job, self._planned, self.part = Job(stages), True, None
         self._begin()
 
-    def start(self, part: Part) -> Progress:
+    def start_part(self, part: Part) -> Progress:
         """Report the next training run as this part of the plan; parts before it are finished."""
         self.part, self._figures, self._views_per_epoch = part, {}, 0
         self.job.finish_before(part)
@@ -228,7 +228,7 @@ class Progress(Callback):
         if not self._planned:
             self._job = Job([Stage([Part("", trainer.epochs)])])
             self._begin()
-            self.start(self._job.parts[0])
+            self.start_part(self._job.parts[0])
         self._views_per_epoch = trainer.views_per_epoch
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
@@ -239,18 +239,18 @@ class Progress(Callback):
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
         if self._is_due() and trainer.step_of_epoch < trainer.steps_per_epoch:
-            self.update(trainer.epochs_done)
+            self.report_epochs(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         self._figures |= _figures(record)
         ends = trainer.epoch == trainer.epochs
         if ends or self._is_due():
-            self.update(trainer.epoch, important=ends and len(self._figures) > 1)
+            self.report_epochs(trainer.epoch, important=ends and len(self._figures) > 1)
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
 
-    def update(self, done: float | Mapping[Part, float], *, important: bool = False) -> None:
+    def report_epochs(self, done: float | Mapping[Part, float], *, important: bool = False) -> None:
         """Report finished epochs, with the fraction of the current one.
 
         Args:
@@ -263,7 +263,7 @@ class Progress(Callback):
         self._updated = time.monotonic()
         ends = self.job.share_done >= 1
         if not self._ended:
-            self.show(important or ends)
+            self.show_progress(important or ends)
         self._ended = ends
 
     @property
@@ -293,7 +293,7 @@ class Progress(Callback):
         views = speed / self.part.cost * self._views_per_epoch if speed else 0
         return " · ".join([*self._figures.values(), *([f"{views:,.0f} views/s"] if views else [])])
 
-    def show(self, important: bool) -> None:
+    def show_progress(self, important: bool) -> None:
         """Print a line, unless it is unimportant and the last one was printed a moment ago."""
         now = time.monotonic()
         if not important and now < self._next_line:

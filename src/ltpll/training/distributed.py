@@ -188,7 +188,7 @@ class World:
         dist.all_gather_object(numbers, mine, group=self._control)
         return max(numbers)
 
-    def agreed(self, value: Any) -> Any:
+    def value_of_first_process(self, value: Any) -> Any:
         """Return the first process's value on all processes."""
         if self.alone:
             return value
@@ -196,7 +196,7 @@ class World:
         dist.broadcast_object_list(held, src=0, group=self._control)
         return held[0]
 
-    def wait(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait until all processes have arrived here."""
         if not self.alone:
             dist.barrier(group=self._control)
@@ -233,7 +233,7 @@ class SharedSignals:
         # before: the first steps may be unusual.
         pace = self._calls / max(time.monotonic() - self._started, 1e-9)
         calls = max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls))
-        self._remaining = self._world.agreed(calls)
+        self._remaining = self._world.value_of_first_process(calls)
         self._calls, self._started = 0, time.monotonic()
         self._signals.receive(number)
         # A signal that arrived meanwhile waits for the next call: all stop after the same step.

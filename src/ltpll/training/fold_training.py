@@ -129,10 +129,10 @@ def train_fold(
         callbacks = [*callbacks, checkpoint]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        fitting = classifier.begin(rows_of(x, others), sets.select(others))
+        fitting = classifier.prepare_training(rows_of(x, others), sets.select(others))
         if scores is not None:
             fitting.trainer.rebalancer.scores = scores
-        classifier.train(fitting, callbacks)
+        classifier.run_training(fitting, callbacks)
     if not fitting.trainer.world.first:
         return None
     found = predict(classifier, rows_of(x, rows), sets.select(rows))
@@ -163,7 +163,7 @@ def train_folds(
     how: dict[str, Any] = {"kept": kept, "scores": scores, "rows_of": rows_of}
     for number, fold in enumerate(folds, first):
         found = None if kept is None or not world.first else kept.read(number)
-        if not world.agreed(found is not None):
+        if not world.value_of_first_process(found is not None):
             one, callbacks = clone(classifier).set_params(on_epoch=None), callbacks_of(number)
             found = train_fold(one, x, sets, fold, predict, number, callbacks=callbacks, **how)
         elif kept is not None and world.first:

@@ -161,7 +161,7 @@ class PartialLabelTrainer:
         self.max_step = None if max_step is None else in_range(max_step, "max_step", 0, above=True)
         self.chunk = whole_number(chunk, 1, "chunk")
         self.drop_last = drop_last
-        self.seed = self.world.agreed(seed)
+        self.seed = self.world.value_of_first_process(seed)
         self.threads = Threads(threads)
         self.views = views or Views()
 
@@ -324,7 +324,7 @@ class PartialLabelTrainer:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
         adjusted = self.rebalancer.adjust(outputs, "targets", self.head).logits
-        given = self.sets.invite(index, torch.stack(adjusted).mean(0))
+        given = self.sets.add_outside_labels(index, torch.stack(adjusted).mean(0))
         return batch._replace(
             candidates=self.sets[index], log_weights=self._log_weights(index), given=given
         )
@@ -453,7 +453,7 @@ class PartialLabelTrainer:
         self.sets = self._new_sets()
         if isinstance(self.sets, OpenSets):
             prior = estimate_prior(self.candidates, missing=self.truth_missing)
-            self.sets.limit(np.maximum(prior.estimate, prior.upper))
+            self.sets.limit_outside_shares(np.maximum(prior.estimate, prior.upper))
         targets = initial_targets(self.sets, self.method.targets_on, self.forward_pass.dtype)
         batches = BatchSampler(
             len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world
@@ -508,7 +508,7 @@ class PartialLabelTrainer:
                 if interrupted():
                     self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
                     return None
-        self.world.wait()  # this times out, unlike waiting for a GPU that waits for a lost process
+        self.world.wait_for_all()  # this times out, unlike waiting for a GPU that waits for a lost process
         self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
@@ -651,10 +651,10 @@ class PartialLabelTrainer:
             InputError: If there is no usable checkpoint of this training.
         """
         if not self.world.first:
-            self.world.wait()  # until the first process has set an unusable checkpoint aside
+            self.world.wait_for_all()  # until the first process has set an unusable checkpoint aside
         tensors, values = usable_checkpoint(Path(path), self.state.mismatch)
         if self.world.first:
-            self.world.wait()
+            self.world.wait_for_all()
         try:
             self.state.load_state_dict(
                 tensors, values, self._start_epoch, with_random=self.world.first

@@ -175,7 +175,7 @@ def benchmark(
                     on_nan=on_nan,
                     threads=threads or "auto",
                 )
-            world.wait()
+            world.wait_for_all()
         _print_result(run)
 
 

@@ -155,11 +155,11 @@ def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: st
 
     def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
         print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
-        progress.start(parts[number])
+        progress.start_part(parts[number])
         return progress
 
     try:
-        progress.plan([Stage(parts)])
+        progress.plan_stages([Stage(parts)])
         outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
         progress.finish()
     except KeyboardInterrupt:

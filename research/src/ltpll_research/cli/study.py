@@ -42,7 +42,7 @@ def train_runs(
     runs[0].root.mkdir(parents=True, exist_ok=True)
     for run in runs:
         if fresh:
-            run.forget()
+            run.delete_run()
         run.reopen_if_damaged()
     finished, total = sum(run.done for run in runs), counted(len(runs), "run")
     if finished:
@@ -55,11 +55,11 @@ def train_runs(
     epochs, done = sum(run.config["epochs"] for run in runs), sum(map(Run.epochs_logged, runs))
     everything = Part(total, epochs, done=done)
     progress = ProgressBar()
-    progress.plan([Stage([everything])])
-    progress.start(everything)
+    progress.plan_stages([Stage([everything])])
+    progress.start_part(everything)
     try:
-        run_missing(runs, train, workers=workers, on_progress=progress.update)
-        progress.update(everything.epochs)
+        run_missing(runs, train, workers=workers, on_progress=progress.report_epochs)
+        progress.report_epochs(everything.epochs)
         progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
