@@ -196,7 +196,7 @@ def _dense(candidates: Candidates) -> tuple[Tensor, Tensor]:
     shape = len(candidates), candidates.n_classes
     mask = torch.zeros(shape, dtype=torch.bool, device=candidates.device)
     values = torch.zeros(shape, device=candidates.device)
-    for index in candidates.parts(candidates.n_classes):
+    for index in candidates.row_blocks(candidates.n_classes):
         mask[index] = candidates[index]
         values[index] = mask[index] / candidates.sizes[index][:, None]
     return mask, values

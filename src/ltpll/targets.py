@@ -80,9 +80,9 @@ class CandidateTargets:
             self.values = candidates.weights.to(dtype, copy=True)
         if isinstance(candidates, OpenSets):
             # Added labels follow (targets, then class numbers): one tensor is the whole state.
-            guests = candidates.guests.to(dtype)
+            guests = candidates.outside_labels.to(dtype)
             self.values = torch.cat([self.values, torch.zeros_like(guests), guests])
-            candidates.guests = self.values[candidates.n_slots :]
+            candidates.outside_labels = self.values[candidates.n_slots :]
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -128,8 +128,10 @@ class ClassTargets:
             self.values[rows, candidates.labels.long()] = shares.to(dtype)
         if isinstance(candidates, OpenSets):
             # The last column has the added labels, so that one tensor is the whole state.
-            self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
-            candidates.guests = self.values[:, -1]
+            self.values = torch.cat(
+                [self.values, candidates.outside_labels.to(dtype)[:, None]], dim=1
+            )
+            candidates.outside_labels = self.values[:, -1]
 
     def __len__(self) -> int:
         return len(self.candidates)

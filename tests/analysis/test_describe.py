@@ -115,7 +115,7 @@ def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_t
 def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
     candidates, labels = long_tailed()
     found = describe(candidates, labels)
-    assert found.prior.record() == estimate_prior(candidates).record()
+    assert found.prior.as_record() == estimate_prior(candidates).as_record()
     truth = np.bincount(labels) / len(labels)
     for name in ("estimate", "em", "average"):
         assert found.errors[name] == pytest.approx(

@@ -50,7 +50,7 @@ def test_the_sets_themselves_do_not_change():
 @pytest.mark.parametrize("shares", [0.2, [0, 0.4, 0.1, 0.3, 0.2, 0.5]])
 def test_a_guest_has_the_weight_of_a_class_outside_a_random_set_of_this_size(shares):
     sets, guests = opened(shares)
-    sets.strength.fill_(0.5)
+    sets.outside_strength.fill_(0.5)
     found = sets.log_weights(torch.arange(len(SETS)))
     for i, one in enumerate(SETS):
         k = len(one)

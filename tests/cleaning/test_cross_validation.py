@@ -62,13 +62,13 @@ def same(one, other):
 def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypatch, expected):
     x, sets, y = problem()
     trained_on = []
-    begin = PartialLabelClassifier.begin
+    begin = PartialLabelClassifier.prepare_training
 
     def noting(self, given, candidates):
         trained_on.append({row.tobytes() for row in given})
         return begin(self, given, candidates)
 
-    monkeypatch.setattr(PartialLabelClassifier, "begin", noting)
+    monkeypatch.setattr(PartialLabelClassifier, "prepare_training", noting)
     asked = []
     predict = PartialLabelClassifier.predict_proba
 

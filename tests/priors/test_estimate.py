@@ -246,7 +246,7 @@ def test_bounds_of_very_many_classes_are_wider_and_need_no_matrix_of_classes(mon
 def test_a_record_is_json_and_a_text_names_the_classes():
     found = ltpll.estimate_prior(Candidates.of(["cat|dog", "dog", "cat|fox", "fox"] * 5))
     assert isinstance(found, ltpll.PriorEstimate)
-    record = json.loads(json.dumps(found.record(), allow_nan=False))
+    record = json.loads(json.dumps(found.as_record(), allow_nan=False))
     assert record["classes"] == ["cat", "dog", "fox"]
     assert record["estimate"] == found.estimate.tolist()
     assert record["regime"] == found.regime

@@ -67,7 +67,7 @@ def test_evidence_is_computed_in_parts_without_mixing_rows(monkeypatch, cheaper)
     monkeypatch.setattr("ltpll.priors.joining.ROWS_AT_ONCE", 20)
     torch.testing.assert_close(set_evidence(candidates), whole)
     monkeypatch.setattr("ltpll.candidates.storage.VALUES_PER_PASS", 60)
-    assert len(candidates.parts(candidates.n_classes)) > 10
+    assert len(candidates.row_blocks(candidates.n_classes)) > 10
     torch.testing.assert_close(set_evidence(candidates), whole)
 
 

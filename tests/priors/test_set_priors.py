@@ -18,7 +18,7 @@ def test_identical_sets_are_merged_and_counted():
     found = {frozenset(sets.matrix[i].indices.tolist()): n for i, n in enumerate(sets.counts)}
     assert found == Counter(frozenset(candidates.row(i)) for i in range(200))
     assert sets.n == 200
-    assert sets.appearances.tolist() == candidates.counts().tolist()
+    assert sets.appearances.tolist() == candidates.rows_per_class().tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))

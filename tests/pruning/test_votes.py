@@ -69,7 +69,7 @@ def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
         [c for c in before if c not in after] for before, after in zip(sets, expected, strict=True)
     ]
     assert pruned.changed().tolist() == [i for i in range(120) if expected[i] != sets[i]]
-    assert pruned.counts().tolist() == [
+    assert pruned.rows_per_class().tolist() == [
         sum(c in pruned.removed_from(i) for i in range(120)) for c in range(4)
     ]
     assert pruned.candidates.groups is candidates.groups
@@ -124,7 +124,7 @@ def test_dividing_by_the_frequency_keeps_true_rare_labels():
     x = (rng.normal(size=(6, 5)) * 2)[labels] + 1.5 * rng.normal(size=(len(labels), 5))
     fair = prune_candidates(x, candidates)
     index = nearest_neighbours(
-        votes.unit_features(torch.from_numpy(x).float()), votes.NEIGHBOURS
+        votes.directions(torch.from_numpy(x).float()), votes.NEIGHBOURS
     ).rows.numpy()
     by_plain_votes = votes.relative_votes(index, candidates, frequency_power=0)
     plain = votes.remove_marked_labels(

@@ -179,4 +179,4 @@ def test_labels_are_removed_from_the_share_of_sets_and_nothing_else_changes():
 def test_wrong_labels_in_the_place_of_the_only_one_are_all_equally_frequent():
     y = np.zeros(3000, dtype=np.int64)
     found = remove_labels(uniform_candidates(y, 4, 0.0, seed=0), y, 1.0, seed=0)
-    np.testing.assert_allclose(found.counts() / 3000, [0, 1 / 3, 1 / 3, 1 / 3], atol=0.04)
+    np.testing.assert_allclose(found.rows_per_class() / 3000, [0, 1 / 3, 1 / 3, 1 / 3], atol=0.04)

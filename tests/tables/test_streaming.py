@@ -26,13 +26,13 @@ def test_threads_of_pyarrow_are_given_no_object_of_python(tmp_path, monkeypatch)
     monkeypatch.setattr(pa, "PythonFile", refused)
     before, path = pa.total_allocated_bytes(), tmp_path / "t.csv"
     path.write_text("a,b\n1,2\n")
-    batches = open_table(path).batches([0])
+    batches = open_table(path).row_batches([0])
     next(batches)
     assert (
         pa.total_allocated_bytes() - before >= streaming.BLOCK
     )  # the text, too, is memory of pyarrow
     path.write_text("a,b\n1,\0\n")
-    assert "NUL byte" in refusal(lambda: list(open_table(path).batches([0])))
+    assert "NUL byte" in refusal(lambda: list(open_table(path).row_batches([0])))
 
 
 @pytest.mark.reliability
@@ -54,7 +54,7 @@ def test_commands_that_end_right_after_reading_are_not_aborted(tmp_path, content
 def rows_in_blocks(path):
     return [
         row
-        for batch in open_table(path).batches([0, 1])
+        for batch in open_table(path).row_batches([0, 1])
         for row in zip(*(batch.columns[i].to_pylist() for i in (0, 1)), strict=True)
     ]
 
@@ -121,7 +121,9 @@ def test_progress_counts_the_bytes_of_all_blocks(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 999)
     seen = []
     list(
-        open_table(tmp_path / "t.csv").batches([0], lambda done, total: seen.append((done, total)))
+        open_table(tmp_path / "t.csv").row_batches(
+            [0], lambda done, total: seen.append((done, total))
+        )
     )
     assert seen[-1] == (999 * 4, 999 * 4)
     assert len(seen) == 4

@@ -185,7 +185,7 @@ def test_those_that_lose_one_hear_of_it_at_once(world):
 def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
     monkeypatch.setattr(World, "data_parallel", lambda self, model: model)
     monkeypatch.setattr(World, "broadcast_weights", lambda self, model: None)
-    monkeypatch.setattr(World, "agreed", lambda self, value: value)
+    monkeypatch.setattr(World, "value_of_first_process", lambda self, value: value)
     x, candidates, _ = problem()
     assert words in refusal(
         lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates)

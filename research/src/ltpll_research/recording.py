@@ -71,7 +71,7 @@ def record_training(
     before_done()
     prior = getattr(trainer.rebalancer, "prior_", None)  # if it was read off the candidate sets
     if prior is not None:
-        facts["prior"] = round_floats(prior.record())
+        facts["prior"] = round_floats(prior.as_record())
     run.finish(
         {
             **training_conditions(run, trainer),

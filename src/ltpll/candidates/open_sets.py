@@ -7,7 +7,7 @@ factor
     λ = ε / (1 − ε) · k / (C − k),
 
 and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Only the likeliest class
-outside the set is stored (`guests`), as one more candidate label.
+outside the set is stored (`outside_labels`), as one more candidate label.
 
 Candidate sets restrain a network: a class can become the label of at most the rows that have it as
 a candidate. Candidate labels from outside the sets remove this limit. A class that the network
@@ -64,13 +64,13 @@ class OpenSets(Candidates):
             size of a set, from 0 to the number of classes.
 
     Attributes:
-        guests: (N,) the added label of each row, a number of any type; −1 where there is none.
+        outside_labels: (N,) the added label of each row, a number of any type; −1 where there is none.
         strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded
             steps hold on to it.
 
     Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
-        >>> given = sets.invite(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
+        >>> given = sets.add_outside_labels(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
         >>> sets[torch.tensor([0, 1])]
         tensor([[ True,  True, False],
                 [False,  True,  True]])
@@ -84,11 +84,11 @@ class OpenSets(Candidates):
         odds = outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)
         # Finite for a share of zero, too.
         self._log_odds = torch.from_numpy(odds).to(sets.device).float().clamp_min(LEAST_ODDS).log()
-        self.strength = torch.ones((), device=sets.device)
+        self.outside_strength = torch.ones((), device=sets.device)
         self._log_most = torch.zeros(sets.n_classes, device=sets.device)  # no limit
         # The logarithm of what the odds of each class are multiplied by in the current step.
         self._held_back = torch.zeros(sets.n_classes, device=sets.device)
-        self.guests = torch.full((len(sets),), -1, device=sets.device)
+        self.outside_labels = torch.full((len(sets),), -1, device=sets.device)
         # A person's answer stays as it is.
         self._answered: Tensor | None = None
         if sets.observed is not None:
@@ -102,8 +102,8 @@ class OpenSets(Candidates):
     def n_slots(self) -> int:
         return len(self.labels) + len(self)
 
-    def slot_labels(self) -> Tensor:
-        return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
+    def class_of_slots(self) -> Tensor:
+        return torch.cat([self.labels.long(), self.outside_labels.long().clamp_min(0)])
 
     def limit_outside_shares(self, most: npt.ArrayLike) -> None:
         """Set the largest share that each class can have, above which it is added to fewer sets."""
@@ -125,7 +125,9 @@ class OpenSets(Candidates):
         mask = self.sets[index]
         guests = (logits + self._held_back).masked_fill(mask, -torch.inf).argmax(1)
         closed = mask.all(1) if self._answered is None else mask.all(1) | self._answered[index]
-        self.guests.index_copy_(0, index, torch.where(closed, -1, guests).to(self.guests.dtype))
+        self.outside_labels.index_copy_(
+            0, index, torch.where(closed, -1, guests).to(self.outside_labels.dtype)
+        )
         return mask
 
     def rows(self, index: Tensor) -> Rows:
@@ -133,22 +135,22 @@ class OpenSets(Candidates):
         index = index.to(self.device, torch.int64)
         index = torch.where(index < 0, index + len(self), index)
         where, labels = self.sets.slots(index), self.sets.rows(index).labels
-        guests = self.guests.index_select(0, index).long()
+        guests = self.outside_labels.index_select(0, index).long()
         present = guests >= 0
         place = torch.where(present, index + len(self.labels), where[:, -1])
         labels = torch.cat([labels, torch.where(present, guests, labels[:, -1])[:, None]], dim=1)
         return Rows(torch.cat([where, place[:, None]], dim=1), labels)
 
-    def filled(self, index: Tensor) -> Tensor:
+    def is_candidate_slot(self, index: Tensor) -> Tensor:
         return torch.cat(
-            [self.sets.is_candidate_slot(index), (self.guests[index] >= 0)[:, None]], dim=1
+            [self.sets.is_candidate_slot(index), (self.outside_labels[index] >= 0)[:, None]], dim=1
         )
 
     def log_weights(self, index: Tensor) -> Tensor:
         """The evidence for each candidate, (batch, C); added labels have a damped log λ."""
-        known, guests = self.sets.log_weights(index), self.guests[index].long()
+        known, guests = self.sets.log_weights(index), self.outside_labels[index].long()
         dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
         place = guests.clamp_min(0)
-        odds = self._log_odds[index] + self.strength.log() + self._held_back[place]
+        odds = self._log_odds[index] + self.outside_strength.log() + self._held_back[place]
         odds = torch.where(guests >= 0, odds, 0.0)
         return dense.scatter_add(1, place[:, None], odds[:, None].to(dense.dtype))

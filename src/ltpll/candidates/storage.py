@@ -639,7 +639,7 @@ class Candidates:
             InputError: A new set is empty, or has a number that is not a class.
 
         Examples:
-            >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
+            >>> Candidates.of(["cat|dog", "cat|fox"]).with_answers([1], [[1]]).row(1)
             [1]
         """
         chosen = np.asarray(rows, dtype=np.int64)

@@ -25,7 +25,7 @@ class Taxonomy:
         InputError: The names form a circle.
 
     Examples:
-        >>> Taxonomy({"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).members("Vulpes")
+        >>> Taxonomy({"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).classes_below("Vulpes")
         ('red fox', 'fennec')
     """
 

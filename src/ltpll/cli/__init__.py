@@ -11,7 +11,7 @@ from ltpll.cli.describe import describe
 from ltpll.cli.embed import embed
 from ltpll.cli.export import export
 from ltpll.cli.list_parts import list_parts
-from ltpll.cli.options import SettingsCommand
+from ltpll.cli.options import SettingsCommand, words_of_option
 from ltpll.cli.predict import predict
 from ltpll.cli.program import make_program, run
 from ltpll.cli.report import report
@@ -24,6 +24,7 @@ app = make_program(
     "Long-tailed partial label learning: train classifiers on sets of candidate labels when "
     "classes are imbalanced.",
     trained_by=("train",),
+    words_of_option=words_of_option,
 )
 START, OWN = "First steps", "Your own data"
 app.command(rich_help_panel=START)(demo)

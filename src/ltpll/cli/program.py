@@ -12,13 +12,21 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from ltpll.cli.console import console, print_error, print_note
-from ltpll.cli.options import words_of_option
-from ltpll.errors import InputError, InputWarning, on_command_line
+from ltpll.errors import InputError, InputWarning, WordsOfOption, on_command_line
 from ltpll.training.signals import Terminated, exit_on_signals
 
 
-def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer.Typer:
-    """A program without commands; `trained_by` are those that torchrun may start."""
+def make_program(
+    name: str, summary: str, *, trained_by: Sequence[str], words_of_option: WordsOfOption
+) -> typer.Typer:
+    """A program without commands.
+
+    Args:
+        name: What it is called.
+        summary: What it is for.
+        trained_by: The commands that torchrun may start.
+        words_of_option: The words that give a setting a value, for messages.
+    """
     made = typer.Typer(
         name=name,
         help=summary,
@@ -89,7 +97,7 @@ def run(app: typer.Typer) -> None:
             raise
         _fail(
             "A training process was killed, often because memory ran out: rerun the command "
-            "with fewer --workers.",
+            "with fewer workers.",
             1,
         )
 

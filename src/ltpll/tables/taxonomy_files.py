@@ -32,7 +32,7 @@ def read_taxonomy(path: Path) -> Taxonomy:
 
     Examples:
         >>> _ = Path("groups.csv").write_text("class,parent\\nred fox,Vulpes\\nfennec,Vulpes\\n")
-        >>> read_taxonomy(Path("groups.csv")).members("Vulpes")
+        >>> read_taxonomy(Path("groups.csv")).classes_below("Vulpes")
         ('red fox', 'fennec')
     """
     if path.suffix.lower() in TABLE_SUFFIXES:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from ltpll.errors import NotFiniteError
+from ltpll.errors import NotFiniteError, option
 from ltpll.targets import Targets
 from ltpll.training.checkpoint import trained_parameters
 
@@ -33,7 +33,7 @@ def not_finite_error(
     message = (
         f"{what} not finite in {where}{of_rows}: lower the learning rate (now {lr:g}), look for "
         f"extreme values in {'these rows' if rows else 'the features'}, or skip such batches "
-        "(on_nan='skip', --on-nan skip on the command line)."
+        f"with {option('on_nan', 'skip')}."
     )
     return NotFiniteError(message, epoch=epoch, step=step, rows=rows)
 

@@ -550,7 +550,7 @@ class PartialLabelTrainer:
             self.state.random = random_state_of(int(drawn >> np.uint64(1)), self.device)
         if isinstance(self.sets, OpenSets):
             risen = (self._stage_epoch + 1 - self._open_from) / self._ramp
-            self.sets.strength.fill_(min(risen, 1.0) if self._opens else 0.0)
+            self.sets.outside_strength.fill_(min(risen, 1.0) if self._opens else 0.0)
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
