@@ -107,7 +107,16 @@ def commands_of(name: str, folder: Path) -> list[list[str]]:
 
         table, run = folder / "digits.csv", folder / "run"
         write_table(table, example_tables().train)
-        options = ("--epochs", "2", "--folds", "2", "--set", "run.workers=1 run.threads=1")
+        options = (
+            "--epochs",
+            "2",
+            "--folds",
+            "2",
+            "--set",
+            "run.workers=1",
+            "--set",
+            "run.threads=1",
+        )
         return [
             ["ltpll", "train", str(table), "--out", str(run), "--device", "cpu", *options],
             ["ltpll", "clean", str(run), "--out", str(folder / "cleaned.csv")],
