@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         approximated_balanced_accuracy as approximated_balanced_accuracy,
     )
     from ltpll.evaluation.scorers import covering_rate as covering_rate
+    from ltpll.evaluation.set_information import information_of_sets as information_of_sets
+    from ltpll.evaluation.set_information import set_information as set_information
     from ltpll.extras import EXTRAS as EXTRAS
     from ltpll.folds import CandidateKFold as CandidateKFold
     from ltpll.interfaces import Batch as Batch
@@ -63,6 +65,7 @@ _NAMES = {
     "evaluation.during_training": "Evaluate best_epoch",
     "evaluation.metrics": "Shots",
     "evaluation.scorers": "approximated_accuracy approximated_balanced_accuracy covering_rate",
+    "evaluation.set_information": "information_of_sets set_information",
     "extras": "EXTRAS",
     "folds": "CandidateKFold",
     "interfaces": "Batch Extra Method Outputs Rebalancer Step",

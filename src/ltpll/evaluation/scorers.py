@@ -49,7 +49,7 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
         >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), probabilities)
         0.875
     """
-    probabilities = _of_all_classes(candidates, probabilities)
+    probabilities = probabilities_of_all_classes(candidates, probabilities)
     predicted = probabilities.argmax(1)
     covered = _covered(candidates, predicted)
     _, _, mass = _inside(candidates, probabilities)
@@ -76,7 +76,7 @@ def approximated_balanced_accuracy_score(
         >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), probabilities)
         0.6666666666666666
     """
-    probabilities = _of_all_classes(candidates, probabilities)
+    probabilities = probabilities_of_all_classes(candidates, probabilities)
     predicted = probabilities.argmax(1)
     _covered(candidates, predicted)
     rows, labels, mass = _inside(candidates, probabilities)
@@ -108,20 +108,22 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
     """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}
     predicted = np.asarray([number[name] for name in np.asarray(estimator.predict(X)).tolist()])
-    return covering_rate_score(_sets_for(estimator, y), predicted)
+    return covering_rate_score(sets_for_estimator(estimator, y), predicted)
 
 
 def approximated_accuracy(estimator: Any, X: Any, y: Any) -> float:
     """`approximated_accuracy_score` as a scorer, used like `covering_rate`."""
-    return approximated_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
+    return approximated_accuracy_score(sets_for_estimator(estimator, y), estimator.predict_proba(X))
 
 
 def approximated_balanced_accuracy(estimator: Any, X: Any, y: Any) -> float:
     """`approximated_balanced_accuracy_score` as a scorer, used like `covering_rate`."""
-    return approximated_balanced_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
+    return approximated_balanced_accuracy_score(
+        sets_for_estimator(estimator, y), estimator.predict_proba(X)
+    )
 
 
-def _of_all_classes(
+def probabilities_of_all_classes(
     candidates: Candidates, probabilities: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
     """The probabilities with a column of zeros for each class that was unseen in training."""
@@ -153,6 +155,6 @@ def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.ND
     return found
 
 
-def _sets_for(estimator: Any, y: Any) -> Candidates:
+def sets_for_estimator(estimator: Any, y: Any) -> Candidates:
     """The candidate sets with the estimator's class numbers; unseen classes come behind them."""
     return read_labels(y, tuple(estimator.classes_.tolist()), more=True).candidates
