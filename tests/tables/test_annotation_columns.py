@@ -120,7 +120,7 @@ REFUSED = {
     "no worker": (
         ("task", "who", "label"),
         {},
-        "holds the annotators: it has task, who, label; name the columns with --task, --worker and",
+        "holds the annotators: it has task, who, label; name the columns with the settings table.task,",
     ),
     "no annotation": (("task", "worker", "said"), {}, "holds the annotated labels"),
     "two tasks": (

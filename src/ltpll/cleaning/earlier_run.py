@@ -52,14 +52,14 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
         InputError: The run has none of the examples, or other classes.
     """
     sets = examples.candidates
-    advice = "give a run on this table, or leave --from out"
+    advice = "give a run on this table, or leave --start-from out"
     if [str(name) for name in sets.classes] != run.record["classes"]:
-        raise InputError(f"The earlier run (--from) has other classes than the table: {advice}.")
+        raise InputError(f"The earlier run (--start-from) has other classes than the table: {advice}.")
     place = {id_key(name): i for i, name in enumerate(run.ids.tolist())}
     rows = np.asarray([place.get(id_key(name), -1) for name in examples.table.ids.tolist()])
     if (rows < 0).all():
         all_rows = f"the {counted(len(rows), 'example')} of the table"
-        raise InputError(f"The earlier run (--from) has none of {all_rows}: {advice}.")
+        raise InputError(f"The earlier run (--start-from) has none of {all_rows}: {advice}.")
     if examples.table.reviewed is not None:
         rows[examples.table.reviewed] = -1
     n, sizes = len(run.classes), sets.sizes.numpy()

@@ -61,7 +61,7 @@ class Pruned:
         """The rows from which something was removed, in ascending order."""
         return np.flatnonzero(self.candidates.sizes.numpy() < self.given.sizes.numpy())
 
-    def counts(self) -> Tensor:
+    def rows_per_class(self) -> Tensor:
         """The number of rows from which each class was removed, (C,)."""
         return torch.bincount(
             self.given.labels[self.removed].long(), minlength=self.given.n_classes

@@ -352,7 +352,7 @@ def _read_annotations(
             row, name = int(differs[0]), shown(table.names[texts[what].index])
             advice = "use one per task"
             if what == "label":
-                advice = "a task has one true label; annotations are named with --annotation"
+                advice = "a task has one true label; table.annotation names the annotations"
             raise InputError(
                 f"{table.describe_row(row)} gives the task {shown(tasks[task[row]])} another {name} than "
                 f"before: {advice}."

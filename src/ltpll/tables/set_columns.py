@@ -161,7 +161,7 @@ def check_set_memory(path: Path | str) -> Callable[[int], None]:
             raise InputError(
                 f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: "
                 "rows that stand for every class (*, empty cells, exclusions) take the most; limit "
-                "their classes with --possible or --possible-at, or leave such rows out."
+                "their classes with table.possible or table.possible_at, or leave such rows out."
             )
 
     return check
