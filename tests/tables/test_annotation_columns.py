@@ -85,7 +85,7 @@ def test_a_column_called_label_holds_the_true_labels_if_another_one_holds_the_an
         assert contents(read(path, **named)) == (*EXPECTED, ["cat", "dog"])
     message = refusal(lambda: read(path))  # which one is which is not guessed
     assert "holds the annotated labels: it has task, worker, choice, label" in message
-    assert "--annotation" in message
+    assert "table.annotation" in message
     assert "--label" in message
 
 

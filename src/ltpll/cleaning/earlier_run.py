@@ -54,7 +54,9 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     sets = examples.candidates
     advice = "give a run on this table, or leave --start-from out"
     if [str(name) for name in sets.classes] != run.record["classes"]:
-        raise InputError(f"The earlier run (--start-from) has other classes than the table: {advice}.")
+        raise InputError(
+            f"The earlier run (--start-from) has other classes than the table: {advice}."
+        )
     place = {id_key(name): i for i, name in enumerate(run.ids.tolist())}
     rows = np.asarray([place.get(id_key(name), -1) for name in examples.table.ids.tolist()])
     if (rows < 0).all():
