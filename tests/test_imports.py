@@ -29,6 +29,7 @@ LAYERS = [
     ["methods", "rebalancers", "extras", "models", "views"],
     ["parts", "network"],
     ["training"],
+    ["columns"],
     ["evaluation", "analysis", "tables", "synthetic", "pruning"],
     ["comparison", "missing_share", "pictures"],
     ["convert", "estimator", "runs"],
