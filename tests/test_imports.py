@@ -31,6 +31,7 @@ LAYERS = [
     ["training"],
     ["evaluation", "analysis", "tables", "synthetic", "pruning"],
     ["comparison", "missing_share", "pictures"],
+    ["text"],
     ["convert", "estimator", "runs"],
     ["cleaning"],
     ["report"],

@@ -1,0 +1,5 @@
+"""Text: columns of prose as features, by TF-IDF or a pretrained sentence encoder."""
+
+from ltpll.text.tfidf import TfidfText
+
+__all__ = ["TfidfText"]
