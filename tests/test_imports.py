@@ -32,6 +32,7 @@ LAYERS = [
     ["columns"],
     ["evaluation", "analysis", "tables", "synthetic", "pruning"],
     ["comparison", "missing_share", "pictures"],
+    ["text"],
     ["convert", "estimator", "runs"],
     ["cleaning"],
     ["report"],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal, get_args
@@ -20,7 +22,12 @@ from ltpll.files import parse_json
 
 KIND = "transformers"
 INSTALL = "'ltpll[transformers]'"
-WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
+Files = Sequence[Sequence[str]]
+NEEDED: Files = (
+    ("config.json",),
+    PROCESSOR_FILES,
+    ("model*.safetensors", "pytorch_model*.bin"),
+)
 CONNECT_SECONDS = 5.0
 # Values of a config that name code or downloads, or that say nothing about the encoder.
 LEFT_OUT = """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype
@@ -71,57 +78,16 @@ def load_pretrained(
     Raises:
         InputError: If there is no such model, or it is not an encoder of pictures.
     """
-    folder = Path(source)
-    if folder.is_file():
-        raise InputError(
-            f"The backbone {source} is a file: give the folder with its config.json and weights, "
-            "or an .onnx file."
-        )
-    if not folder.is_dir():
-        folder = download_model(str(source))
-    absent = _absent(folder)
-    if absent is not None:
-        raise InputError(
-            f"The folder {folder} has no {absent}: give a folder that `hf download` or "
-            "`save_pretrained` made."
-        )
-    with _imported(f"The backbone {source}") as transformers:
-        try:
-            config = _config(parse_json((folder / "config.json").read_bytes()))
-            # Of a model for pictures and text, such as CLIP.
-            config = getattr(config, "vision_config", None) or config
-            preprocessing, reverse = read_processor(folder)
-            model, report = transformers.AutoModel.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                weights_only=True,
-                ignore_mismatched_sizes=True,  # reported below
-                output_loading_info=True,
-            )
-            # They are random.
-            missing = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-            lacking = sorted(name for name in missing if not name.startswith("pooler."))
-            if lacking:
-                raise ValueError(
-                    f"its weights do not fit its config.json: {lacking[0]} is missing or has "
-                    "another shape"
-                )
-            pooling = "first" if missing else _pooling(model, preprocessing.side)
-        except UnpicklingError:
-            raise InputError(
-                f"The weights in {folder} are a pickle that could run code when it is read: choose "
-                "a model with safetensors."
-            ) from None
-        except Exception as error:  # transformers raises many kinds of errors
-            raise InputError(
-                f"The model in {folder} cannot be used ({first_line(error)}): download it again, "
-                "or choose another."
-            ) from None
+    folder = model_folder(source, NEEDED)
+    with reading_model(f"The backbone {source}", folder):
+        config = read_config(folder)
+        # Of a model for pictures and text, such as CLIP.
+        config = getattr(config, "vision_config", None) or config
+        preprocessing, reverse = read_processor(folder)
+        model, missing = read_weights(folder, config)
+        pooling = "first" if missing else _pooling(model, preprocessing.side)
     encoder = TransformersEncoder(model, pooling, reverse=reverse)
-    architecture = {"kind": KIND, "config": _plain(config.to_dict())}
+    architecture = {"kind": KIND, "config": plain_config(config)}
     return encoder.eval(), preprocessing, architecture | {"pooling": pooling, "reverse": reverse}
 
 
@@ -133,26 +99,135 @@ def encoder_from_architecture(architecture: Mapping[str, Any]) -> TransformersEn
     """
     pooling: Any = architecture.get("pooling")
     reverse = architecture.get("reverse")
-    with _imported("A saved backbone") as transformers:
+    if pooling not in get_args(Pooling) or not isinstance(reverse, bool):
+        raise InputError(
+            f"The pooling of a saved backbone is {shown(pooling)}, reversed {shown(reverse)}: save "
+            "it again."
+        )
+    model = model_from_config(architecture.get("config"), "pixel_values")
+    return TransformersEncoder(model, pooling, reverse=reverse)
+
+
+# ---- for pictures and for text -------------------------------------------------------------------
+
+
+def model_folder(source: str | Path, needed: Files, optional: Sequence[str] = ()) -> Path:
+    """The folder of a model: the source itself, or where the hub's model of this name is stored.
+
+    Args:
+        source: A folder, or the name of a model on the hub.
+        needed: The files of a model, each as the names that it may have; the weights come last.
+        optional: The names of files that are downloaded if they are there.
+
+    Raises:
+        InputError: If there is no such model, or it lacks a file.
+    """
+    folder = Path(source)
+    if folder.is_file():
+        raise InputError(
+            f"The backbone {source} is a file: give the folder with its config.json and weights, "
+            "or an .onnx file."
+        )
+    if not folder.is_dir():
+        folder = download_model(str(source), needed, optional)
+    absent = _absent(folder, needed)
+    if absent is not None:
+        raise InputError(
+            f"The folder {folder} has no {absent}: give a folder that `hf download` or "
+            "`save_pretrained` made."
+        )
+    return folder
+
+
+@contextmanager
+def reading_model(what: str, folder: Path, install: str = INSTALL) -> Iterator[None]:
+    """Import `transformers`, and turn all errors of the block into one sentence.
+
+    Raises:
+        InputError: If the block fails.
+    """
+    with _imported(what, install):
         try:
-            if pooling not in get_args(Pooling) or not isinstance(reverse, bool):
-                raise ValueError(f"pooling is {shown(pooling)}, reverse {shown(reverse)}")
-            config = _config(architecture.get("config"))
+            yield
+        except UnpicklingError:
+            raise InputError(
+                f"The weights in {folder} are a pickle that could run code when it is read: choose "
+                "a model with safetensors."
+            ) from None
+        except Exception as error:  # transformers raises many kinds of errors
+            raise InputError(
+                f"The model in {folder} cannot be used ({first_line(error)}): download it again, "
+                "or choose another."
+            ) from None
+
+
+def read_config(folder: Path) -> Any:
+    """The config object of a folder; what is wrong with it raises many kinds of errors."""
+    return _config(parse_json((folder / "config.json").read_bytes()))
+
+
+def read_weights(folder: Path, config: Any, **how: Any) -> tuple[Any, set[str]]:
+    """A model with its weights, and the names of weights that are missing and therefore random.
+
+    Raises:
+        ValueError: Weights other than those of the pooler are missing. Damaged files raise other
+            errors.
+    """
+    import transformers
+
+    model, report = transformers.AutoModel.from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        local_files_only=True,
+        trust_remote_code=False,
+        weights_only=True,
+        ignore_mismatched_sizes=True,  # reported below
+        output_loading_info=True,
+        **how,
+    )
+    missing = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    lacking = sorted(name for name in missing if not name.startswith("pooler."))
+    if lacking:
+        raise ValueError(
+            f"its weights do not fit its config.json: {lacking[0]} is missing or has another shape"
+        )
+    return model.eval(), missing
+
+
+def plain_config(config: Any) -> dict[str, Any]:
+    """A config as JSON values, without what names code or files."""
+    return _plain(config.to_dict())
+
+
+def model_from_config(values: Any, reads: str, install: str = INSTALL) -> Any:
+    """A model with weights that are not set.
+
+    Args:
+        values: Its config, which may come from anywhere.
+        reads: The input that it must read.
+        install: What to install without `transformers`.
+
+    Raises:
+        InputError: If there is no such model.
+    """
+    with _imported("A saved backbone", install) as transformers:
+        try:
+            config = _config(values)
             # A few networks cannot be built without memory.
             with suppress(NotImplementedError, RuntimeError), torch.device("meta"):
-                _check_reads_pictures(empty := transformers.AutoModel.from_config(config))
+                check_reads(empty := transformers.AutoModel.from_config(config), reads)
                 if sum(weight.numel() for weight in empty.parameters()) > MOST_PARAMETERS:
                     raise ValueError(f"it has more than {MOST_PARAMETERS:.3g} weights")
-            model = transformers.AutoModel.from_config(config, dtype=torch.float32)
+            return transformers.AutoModel.from_config(config, dtype=torch.float32)
         except Exception as error:  # whatever a config from a file makes a network raise
             raise InputError(
                 f"The network of a saved backbone cannot be built ({first_line(error)}): save it "
                 "again."
             ) from None
-    return TransformersEncoder(model, pooling, reverse=reverse)
 
 
-def download_model(name: str) -> Path:
+def download_model(name: str, needed: Files, optional: Sequence[str]) -> Path:
     """The folder of a model of the hub: in the local cache, or downloaded into it.
 
     Raises:
@@ -164,12 +239,14 @@ def download_model(name: str) -> Path:
     try:
         with suppress(OSError):  # it is not in the cache
             folder = Path(snapshot_download(name, local_files_only=True))
-            if _absent(folder) is None:
+            if _absent(folder, needed) is None:
                 return folder
         found = HfApi().model_info(name, timeout=CONNECT_SECONDS)
-        safe = any(file.rfilename.endswith(".safetensors") for file in found.siblings or [])
-        weights = "model*.safetensors*" if safe else "pytorch_model*.bin*"
-        wanted = ["config.json", *PROCESSOR_FILES, weights]
+        names = [file.rfilename for file in found.siblings or []]
+        *others, weights = needed
+        best = next((one for one in weights if fnmatch.filter(names, one)), weights[0])
+        # Weights in several files have an index beside them.
+        wanted = [*chain(*others), f"{best}*", *optional]
         return Path(snapshot_download(name, revision=found.sha, allow_patterns=wanted))
     except HFValidationError:
         raise InputError(
@@ -184,18 +261,18 @@ def download_model(name: str) -> Path:
         ) from None
 
 
-def _absent(folder: Path) -> str | None:
+def _absent(folder: Path, needed: Files) -> str | None:
     """What a folder lacks of a model."""
-    for names in (("config.json",), PROCESSOR_FILES, WEIGHTS):
+    for names in needed:
         if not any(any(folder.glob(name)) for name in names):
             return " or ".join(names)
     return None
 
 
 @contextmanager
-def _imported(what: str) -> Iterator[Any]:
+def _imported(what: str, install: str) -> Iterator[Any]:
     """Import `transformers`, which writes nothing to the terminal while the block runs."""
-    with required_by(what, install=INSTALL):
+    with required_by(what, install=install):
         import transformers
         from transformers.utils import logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -251,16 +328,18 @@ def _check_numbers(values: Any, key: str = "") -> None:
         raise ValueError(f"{shown(key)} is {shown(values)}, which is too large")
 
 
-def _check_reads_pictures(model: nn.Module) -> None:
-    if getattr(model, "main_input_name", None) != "pixel_values":
-        raise ValueError("it does not read pictures")
+def check_reads(model: nn.Module, reads: str) -> None:
+    """Refuse a model whose input is something else."""
+    if getattr(model, "main_input_name", None) != reads:
+        what = {"pixel_values": "pictures", "input_ids": "text"}[reads]
+        raise ValueError(f"it does not read {what}")
 
 
 def _pooling(model: nn.Module, side: int) -> Pooling:
     """How a model's output becomes features."""
-    _check_reads_pictures(model)
+    check_reads(model, "pixel_values")
     with torch.no_grad():
-        outputs = model.eval()(pixel_values=torch.zeros(1, 3, side, side))
+        outputs = model(pixel_values=torch.zeros(1, 3, side, side))
     if getattr(outputs, "pooler_output", None) is not None:
         return "pooler"
     if isinstance(getattr(outputs, "last_hidden_state", None), Tensor):
