@@ -60,7 +60,7 @@ _NAMES = {
     "backbones": "Backbone Embedder",
     "candidates": "Candidates",
     "cleaner": "LabelCleaner",
-    "columns": "PiecewiseLinear",
+    "columns": "ColumnEncoder PiecewiseLinear",
     "errors": "InputError InputWarning NotFiniteError",
     "estimator": "PartialLabelClassifier",
     "evaluation.during_training": "Evaluate best_epoch",
