@@ -25,6 +25,8 @@ from ltpll.cleaning.results import (
     summary,
 )
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
+from ltpll.columns import ColumnEncoder
+from ltpll.columns.encoder import needs_encoding
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
@@ -52,6 +54,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         estimator: The classifier, which is cloned; by default `PartialLabelClassifier()`.
+        encoder: What turns the columns of `X` into numbers; by default a `ColumnEncoder` if some
+            are not all finite numbers, and otherwise nothing. It is cloned.
         folds: The number of folds. With 0, rows are judged by the classifier that was trained on
             them: no set is flagged, and confidences are not calibrated.
         false_discoveries: The expected share of flagged sets that hold their true label after all.
@@ -67,6 +71,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         expected_wrong_: The expected number of wrong labels.
         summary_: What `ltpll clean` prints: how far labels and flags can be trusted.
         classifier_: The classifier that was trained on all rows, with a calibrated temperature.
+        encoder_: What turns the columns of `X` into numbers, if something has to.
         classes_: The class labels, (n_classes,).
         table_: The results as a `ltpll.cleaning.results.CleanedTable`.
 
@@ -85,12 +90,14 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator: PartialLabelClassifier | None = None,
         folds: int = 5,
         *,
+        encoder: ColumnEncoder | None = None,
         false_discoveries: float = FALSE_DISCOVERIES,
         workers: int | None = 1,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.folds = folds
+        self.encoder = encoder
         self.false_discoveries = false_discoveries
         self.workers = workers
         self.verbose = verbose
@@ -99,10 +106,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on examples and their candidate sets, and clean their labels.
 
         Args:
-            X: Finite numbers: features, (rows, features), in an array or a table of pandas, polars
-                or pyarrow, or 4-D images with 1 or 3 channels in the second or the last dimension.
-                Encode text, and fill in missing values, before; pictures in files are cleaned by
-                `ltpll train`.
+            X: Features, (rows, features), in an array or a table of pandas, polars or pyarrow:
+                numbers, categories, dates and texts, with gaps (`ColumnEncoder`); or 4-D images
+                with 1 or 3 channels in the second or the last dimension. Pictures in files are
+                cleaned by `ltpll train`.
             y: Their candidate sets, one per row and none of them empty: strings such as `cat|fox`,
                 sets or lists of class labels, a 0/1 matrix, `Candidates`, or one label per row.
             groups: The picture, scene or recording that each row belongs to. Rows of a group are
@@ -128,8 +135,14 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{missing}: give the candidate sets.")
         seed = seed_of(estimator.random_state)
         classifier = clone(estimator).set_params(random_state=seed)
+        index = X.index if hasattr(X, "iloc") else None
+        self.encoder_ = None if self.encoder is None else clone(self.encoder)
+        if self.encoder_ is None and needs_encoding(X):
+            self.encoder_ = ColumnEncoder()
+        if self.encoder_ is not None:
+            X = self.encoder_.fit_transform(X)
         x = classifier.checked_inputs(X, reset=True).numpy()
-        names = getattr(classifier, "feature_names_in_", None)
+        names = getattr(self.encoder_ or classifier, "feature_names_in_", None)
         labels = read_labels(y)
         candidates = labels.candidates
         if groups is not None:
@@ -137,7 +150,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             candidates = candidates.with_groups(groups)
         elif candidates.groups is not None:
             groups = candidates.groups.tolist()
-        index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
+        index = pd.RangeIndex(len(x)) if index is None else index
         table = LabelTable(
             ids=_as_texts(index),
             candidates=candidates,
@@ -159,7 +172,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if found is None:
             several = "Under torchrun, only the first process has the results"
             raise InputError(f"{several}: start a single process.")
-        if names is not None:
+        if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
         record = {**found.facts, **_described(classifier, folds)}
@@ -180,29 +193,38 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def n_features_in_(self) -> int:
         """The number of features, or of channels for images."""
-        return int(self.classifier_.n_features_in_)
+        return int((self.encoder_ or self.classifier_).n_features_in_)
 
     @property
     def feature_names_in_(self) -> npt.NDArray[Any]:
         """The names of the features, if `X` was a DataFrame."""
-        return np.asarray(self.classifier_.feature_names_in_)
+        return np.asarray((self.encoder_ or self.classifier_).feature_names_in_)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The label of each row, (rows,), predicted by `classifier_`."""
         check_is_fitted(self)
-        predicted: npt.NDArray[Any] = self.classifier_.predict(X)
+        predicted: npt.NDArray[Any] = self.classifier_.predict(self._encoded(X))
         return predicted
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
         check_is_fitted(self)
-        probabilities: npt.NDArray[np.float32] = self.classifier_.predict_proba(X)
+        probabilities: npt.NDArray[np.float32] = self.classifier_.predict_proba(self._encoded(X))
         return probabilities
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """As `PartialLabelClassifier.score`: accuracy, or the covering rate of candidate sets."""
         check_is_fitted(self)
-        return float(self.classifier_.score(X, y, sample_weight))
+        return float(self.classifier_.score(self._encoded(X), y, sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _encoded(self, X: Any) -> Any:
+        return X if self.encoder_ is None else self.encoder_.transform(X)
 
     def review_queue(self, n: int = QUEUE) -> DataFrame:
         """The rows that a person should look at first, as `ltpll review` writes them.

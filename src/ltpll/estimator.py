@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self, cast, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
@@ -276,7 +277,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Train on examples and their candidate sets.
 
         Args:
-            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or
+            X: Features (2-D, a DataFrame, a sparse matrix) or images (4-D: 8-bit with 1 or 3 channels, first or
                 last, or any numbers).
             y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`,
                 `Candidates`, or a single label per row.
@@ -574,6 +575,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             X = X.detach().cpu().numpy()
         elif is_arrow(X) and is_frame(X):
             X = arrow_table(X)  # scikit-learn finds the names of its columns
+        elif issparse(X):
+            X = X.toarray()  # networks multiply dense matrices
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
@@ -782,6 +785,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             # Another `fit` starts from the fine-tuned backbone: the file does not hold the original
             # one.
             self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __getstate__(self) -> dict[str, Any]:
         """With all tensors on the CPU, so that the classifier can be unpickled anywhere."""

@@ -320,7 +320,7 @@ def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_whic
         for who in ("ann", "bob")
     ]
     crowd = write_csv(tmp_path / "crowd.csv", ["image", "annotator", "choice", "truth"], votes)
-    options = ["--features", features, "--annotators", "union", "--label", "truth"]
+    options = ["--features", features, "--annotators", "union", "--set", "table.label=truth"]
     printed = ltpll(
         "train",
         crowd,
@@ -381,8 +381,8 @@ def test_predict_does_not_need_the_column_of_true_labels(tmp_path):
     ltpll(
         "train",
         table,
-        "--label",
-        "truth",
+        "--set",
+        "table.label=truth",
         "--epochs",
         "1",
         "--folds",
@@ -504,21 +504,16 @@ def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
         "--out",
         tmp_path / "run",
     ]
-    message = ltpll(*command, status=2)
-    assert message.endswith(
-        "in the feature column 'weight': correct the cell, drop the row, or omit the "
-        "column with --set table.ignore=weight."
-    )
-    assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
-        *command, "--set", "table.ignore=weight"
-    )
+    with pytest.warns(InputWarning, match="2 columns are left out: 'bird'.*'note'"):
+        printed = ltpll(*command, "--set", "table.ignore=weight")
+    assert "2 numbers" in printed
+    assert "Name the column of ids: --id bird." in printed
     new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"]])
     assert "Wrote 1 prediction to" in ltpll(
         "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
     )
-    assert "Columns of text" not in ltpll(
-        *command, "--set", "table.features=*", "--set", "table.ignore=w*", "--id", "bird", "--fresh"
-    )
+    ignored = [*("--set", "table.features=*"), *("--set", 'table.ignore=["w*", "note"]')]
+    assert "left out" not in ltpll(*command, *ignored, "--id", "bird", "--fresh")
     assert "Wrote 1 prediction to" in ltpll(
         "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
     )
@@ -889,7 +884,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
         (["id", "candidates"], [["a", "x|y"], ["b", "y"]], [], "no columns of numbers"),
         (
             ["id", "candidates", "u"],
-            [["a", "x|y", "1"], ["b", "y", "nan"]],
+            [["a", "x|y", "1"], ["b", "y", "inf"]],
             ["--set", "table.features=u"],
             "'u'",
         ),
@@ -1057,7 +1052,7 @@ def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
         assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
 
 
-def test_ignored_columns_of_text_are_listed(tmp_path):
+def test_columns_of_words_are_features(tmp_path):
     rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
     printed = ltpll(
@@ -1072,7 +1067,7 @@ def test_ignored_columns_of_text_are_listed(tmp_path):
         "--device",
         "cpu",
     )
-    assert "Columns of text are ignored: 'notes'." in printed
+    assert "20 examples (3 columns: 1 category, 2 numbers)" in printed
 
 
 @pytest.mark.parametrize("beside", ["array", "pictures"])

@@ -136,7 +136,7 @@ REFUSED = {
     "the truth alone": (
         ("task", "worker", "label"),
         {"label": "label"},
-        "(true labels, which --label names, are never annotations).",
+        "(true labels, which table.label names, are never annotations).",
     ),
     "both": (
         ("task", "worker", "label"),

@@ -480,12 +480,6 @@ def test_names_and_patterns_without_columns_are_refused(tmp_path):
     assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
 
 
-def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
-    cells = "candidates,u,name,kind\na|b,1,x,k\nb,2,y,k\n"
-    assert read_table(text(tmp_path, cells)).like_ids == ("name",)
-    assert read_table(text(tmp_path, cells), Reading(id="name")).like_ids == ()
-
-
 def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(tmp_path):
     path = text(tmp_path, VOTES + "t4,ann,fox\nt4,bob,cat\n")
     with pytest.warns(

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import clone
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.cleaning.feature_files import feature_rows, is_array
 from ltpll.cleaning.results import CleanedTable
+from ltpll.columns import ColumnEncoder
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.pictures.cache import embedding_cache_folder
@@ -51,6 +53,8 @@ class TableSource:
         on_error: What to do with pictures that cannot be read: "stop" or "skip".
         exact: Whether features are float64, because those of the training were; by default only if
             float32 would blur them.
+        encoder: What turns columns that are not all finite numbers into such; it is fitted to the
+            rows for training, unless it is already. Without one, they are refused or left out.
     """
 
     table: Path
@@ -61,6 +65,7 @@ class TableSource:
     backbone: Backbone | None = None
     on_error: str = "stop"
     exact: bool = False
+    encoder: ColumnEncoder | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,14 @@ class Examples:
         problems: The skipped pictures, each with the reason.
         start: The target of each candidate from which training starts; None to start from the
             candidates' weights.
+        encoder: What has turned the columns of the table into `x`, if something had to.
     """
 
     table: LabelTable
     x: npt.NDArray[Any]
     problems: list[tuple[str, str]]
     start: npt.NDArray[np.float32] | None = None
+    encoder: ColumnEncoder | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -96,17 +103,7 @@ class Examples:
         Raises:
             InputError: A split is neither for training nor for testing.
         """
-        splits = self.table.splits
-        if splits is None:
-            return np.ones(len(self), dtype=bool)
-        words = {split: split.strip().lower() for split in set(splits.tolist())}
-        for split, word in words.items():
-            if word not in (*TRAINING, *HELD_OUT):
-                raise InputError(
-                    f"A split is called {shown(split)}: write train for rows to train on, and test "
-                    "(or val) for rows to evaluate on."
-                )
-        return np.asarray([words[split] in TRAINING for split in splits.tolist()])
+        return _rows_to_train_on(self.table)
 
     def fingerprint(self) -> str:
         """A hash of everything that training sees: a run is never resumed with other data."""
@@ -128,6 +125,20 @@ class Examples:
             texts.append(votes.names)
             texts += [part.tolist() for part in (votes.rows, votes.annotators, votes.labels)]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+
+def _rows_to_train_on(table: LabelTable) -> npt.NDArray[np.bool_]:
+    splits = table.splits
+    if splits is None:
+        return np.ones(len(table), dtype=bool)
+    words = {split: split.strip().lower() for split in set(splits.tolist())}
+    for split, word in words.items():
+        if word not in (*TRAINING, *HELD_OUT):
+            raise InputError(
+                f"A split is called {shown(split)}: write train for rows to train on, and test "
+                "(or val) for rows to evaluate on."
+            )
+    return np.asarray([words[split] in TRAINING for split in splits.tolist()])
 
 
 def texts_of_rows(table: LabelTable | CleanedTable) -> list[list[str] | None]:
@@ -183,6 +194,7 @@ def read_examples(
         source.reading if inside else replace(source.reading, features=()),
         needs_candidates=needs_candidates,
         exact=source.exact,
+        every_kind=source.encoder is not None and inside,
         on_progress=progress_of("table"),
     )
     if images is not None:
@@ -191,12 +203,33 @@ def read_examples(
     if features is not None:
         x, table = feature_rows(source.table, features, source.reading, table, exact=source.exact)
         return Examples(table, as_inputs(x, "given", kind).numpy(), [])
+    if source.encoder is not None and (encoded := _encoded(table, source.encoder)) is not None:
+        return encoded
     if table.features is None:
         raise InputError(
             f"{source.table} has no columns of numbers to train on: give --images DIR or "
             "--features FILE, or add columns of features."
         )
     return Examples(table, as_inputs(table.features, "table's", kind).numpy(), [])
+
+
+def _encoded(table: LabelTable, encoder: ColumnEncoder) -> Examples | None:
+    """The examples of a table with columns of any kind; None if they are plain numbers.
+
+    An encoder that is not fitted learns from the rows to train on.
+    """
+    fitted, frame = hasattr(encoder, "columns_"), table.frame
+    if frame is None:
+        asked = fitted or encoder.kinds or encoder.numbers != "scaled"
+        if table.features is None or not asked:
+            return None
+        import pandas as pd
+
+        frame = pd.DataFrame(table.features, columns=list(table.feature_names))
+    if not fitted:
+        encoder = clone(encoder).fit(frame[_rows_to_train_on(table)])
+    table = replace(table, feature_names=tuple(encoder.columns_))
+    return Examples(table, encoder.transform(frame), [], encoder=encoder)
 
 
 def _with_pictures(

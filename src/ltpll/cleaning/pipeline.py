@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ltpll.backbones.stored import save_backbone
 from ltpll.cleaning.cleaning_job import CleaningJob
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
-from ltpll.cleaning.settings import TrainingSettings
+from ltpll.cleaning.settings import KINDS, TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
     store_pictures,
@@ -32,6 +33,7 @@ from ltpll.runs.recording import (
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Checkpoint, Progress
+from ltpll.training.checkpoint import write_checkpoint
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
@@ -153,6 +155,10 @@ def train_table_run(
         if source.backbone is not None:
             # Prediction and export then need nothing but the run.
             save_backbone(source.backbone, folder / RunFile.BACKBONE)
+        if examples.encoder is not None:
+            values, arrays = examples.encoder.record()
+            tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            write_checkpoint(folder / RunFile.COLUMNS, tensors, values)
         run.finish(
             {
                 **training_conditions(run, trainer),
@@ -186,4 +192,8 @@ def _described(source: TableSource, examples: Examples) -> Record:
         record["backbone"] = {"name": backbone.name, "fingerprint": backbone.fingerprint()}
     if examples.x.dtype == np.float64:
         record["exact"] = True
+    if examples.encoder is not None:
+        kinds = examples.encoder.kinds or {}
+        named = {kind: [name for name, own in kinds.items() if own == kind] for kind in KINDS}
+        record["columns"] = {**named, "numbers": examples.encoder.numbers}
     return record

@@ -17,6 +17,7 @@ from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.feature_files import is_array
 from ltpll.cleaning.results import Columns, rounded_column
+from ltpll.columns import ColumnEncoder
 from ltpll.convert.json_formats import OPTIONS, json_format
 from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.errors import InputError
@@ -27,6 +28,7 @@ from ltpll.runs.run import Record
 from ltpll.runs.run_files import RunFile
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
+from ltpll.training.checkpoint import read_checkpoint
 
 ANNOTATION = ("task", "worker", "annotation")
 LIMITS = ("excluded", "possible", "site")  # columns
@@ -90,6 +92,7 @@ def source_for_new_table(
         stored_backbone(run, record),
         on_error,
         exact=before.get("exact") is True,
+        encoder=stored_encoder(run, record) if images is None and features is None else None,
     )
 
 
@@ -161,6 +164,17 @@ def stored_backbone(run: Path, record: Record) -> Backbone | None:
         return None
     read_checked(run / RunFile.BACKBONE)
     return load_backbone(run / RunFile.BACKBONE)
+
+
+def stored_encoder(run: Path, record: Record) -> ColumnEncoder | None:
+    """What turned the columns of a run's table into numbers, if something had to."""
+    if record["source"].get("columns") is None:
+        return None
+    read_checked(run / RunFile.COLUMNS)
+    tensors, values = read_checkpoint(run / RunFile.COLUMNS, advice="train again with --fresh")
+    return ColumnEncoder.from_record(
+        values, {name: tensor.numpy() for name, tensor in tensors.items()}
+    )
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:

@@ -25,8 +25,10 @@ from ltpll.settings import (
 from ltpll.tables.reading import DEFAULT_COLUMNS, Reading
 
 if TYPE_CHECKING:  # so that the help of a command does not import torch
+    from ltpll.columns import ColumnEncoder
     from ltpll.estimator import PartialLabelClassifier
 
+KINDS = ("number", "category", "date", "text")
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
 NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
@@ -55,6 +57,29 @@ class DataFiles:
     """Answers that replace candidate sets: a table of id and answer, such as a filled-in queue."""
     start_from: str | None = None
     """Finished run on this table; training starts from its labels."""
+
+
+@dataclass(frozen=True)
+class ColumnSettings:
+    """What the columns of features hold, and how numbers are read; names may be patterns."""
+
+    number: tuple[str, ...] = ()
+    """Columns of numbers that were taken for something else."""
+    category: tuple[str, ...] = ()
+    """Columns of categories that were taken for something else, such as codes written as numbers."""
+    date: tuple[str, ...] = ()
+    """Columns of dates that were taken for something else."""
+    text: tuple[str, ...] = ()
+    """Columns of prose; others are recognised by their words."""
+    numbers: Literal["scaled", "bins"] = "scaled"
+    """How numbers are read: scaled, or also in bins, as trees see them."""
+
+    def encoder(self, text: Any = None) -> ColumnEncoder:
+        """An encoder with these settings that is not fitted yet; `text` encodes texts."""
+        from ltpll.columns import ColumnEncoder
+
+        kinds: dict[str, Any] = {one: kind for kind in KINDS for one in getattr(self, kind)}
+        return ColumnEncoder(kinds or None, numbers=self.numbers, text=text)
 
 
 @dataclass(frozen=True)
@@ -195,6 +220,7 @@ class TrainJob:
 
     data: DataFiles = field(default_factory=DataFiles)
     table: Reading = field(default_factory=Reading)
+    columns: ColumnSettings = field(default_factory=ColumnSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     run: Execution = field(default_factory=Execution)
 
@@ -208,6 +234,7 @@ class TrainJob:
         values = {f"training.{name}": value for name, value in config.items()}
         values["training.prune"] = bool(config.get("prune"))
         values |= {f"data.{name}": source.get(name) for name in ("table", "images", "features")}
+        values |= {f"columns.{name}": one for name, one in (source.get("columns") or {}).items()}
         if record.get("skipped"):
             values["data.on_error"] = "skip"
         scaled = source.get("images") is not None and source.get("preprocessing") is not None
@@ -234,7 +261,7 @@ class TrainJob:
 FRONT = (
     *("data.images", "data.features", "data.reviewed", "data.start_from"),
     *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
-    *("table.top_k", "table.annotators", "table.id", "table.label", "table.group"),
+    *("table.top_k", "table.annotators", "table.id", "table.group", "columns.text"),
     *("training.method", "training.rebalancer", "training.goal", "training.backbone"),
     *("training.epochs", "training.folds", "run.device"),
 )

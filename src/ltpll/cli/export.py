@@ -23,7 +23,12 @@ def export(
     The model's metadata, and a JSON file beside it, hold the names of the classes, the input and
     the preprocessing.
     """
-    from ltpll.cleaning.prediction import load_classifier, onnx_difference, stored_backbone
+    from ltpll.cleaning.prediction import (
+        load_classifier,
+        onnx_difference,
+        stored_backbone,
+        stored_encoder,
+    )
     from ltpll.network.export import sidecar
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
@@ -31,11 +36,11 @@ def export(
     check_outputs(context, onnx, sidecar(onnx), suffixes=[".onnx"], makes_folder=True)
     record = Run.open(run, Kind.TABLE).result()
     classifier, backbone = load_classifier(run, "cpu"), stored_backbone(run, record)
-    classifier.to_onnx(
-        onnx,
-        record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else (),
-        backbone,
-    )
+    encoder = stored_encoder(run, record)
+    names = record["source"]["feature_names"]
+    if encoder is not None:
+        names = encoder.get_feature_names_out().tolist()
+    classifier.to_onnx(onnx, names if len(classifier.input_shape_) == 1 else (), backbone)
     difference = onnx_difference(classifier, onnx, backbone)
     shape = ", ".join(
         map(

@@ -31,6 +31,7 @@ column_option = part_option = hardware_option = training_option = data_option  #
 PANELS = {
     "data": "Data",
     "table": "Columns of the table",
+    "columns": "Columns of the table",
     "training": "Training",
     "run": "Training",
 }

@@ -152,6 +152,8 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     if settings.prune and images is not None and how.get("backbone") is None:
         problem = "Pruning compares examples by features, which pictures do not have"
         raise InputError(f"{problem}: give --backbone without finetune.")
+    if images is None and features is None:
+        how["encoder"] = job.columns.encoder()
     return TableSource(path, job.table, images, features, on_error=files.on_error, **how)
 
 
@@ -221,19 +223,19 @@ def _table_path(table: str | None) -> Path:
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:
+    from ltpll.columns.kinds import LIKE_IDS
     from ltpll.pictures.sizes import recommendation
 
     sets, training = examples.candidates, int(examples.training().sum())
-    shape = " × ".join(map(str, examples.x.shape[1:]))
-    kind = (
-        "pictures"
-        if examples.x.ndim == 4
-        else "features"
-        if source.backbone is None
-        else f"features of {source.backbone.name}"
-    )
+    what = " × ".join(map(str, examples.x.shape[1:]))
+    if examples.encoder is not None:
+        what = examples.encoder.describe()
+    elif examples.x.ndim == 4:
+        what += " pictures"
+    else:
+        what += " features" if source.backbone is None else f" features of {source.backbone.name}"
     facts = [
-        f"{counted(len(examples), 'example')} ({shape} {kind})",
+        f"{counted(len(examples), 'example')} ({what})",
         counted(sets.n_classes, "class", "classes"),
         f"{len(sets.labels) / len(sets):.1f} candidates per set",
     ]
@@ -258,12 +260,11 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
         )
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
-        ids = (
-            f" (name an id with {option('id', examples.table.like_ids[0])})"
-            if examples.table.like_ids
-            else ""
-        )
-        print_line(f"Columns of text are ignored: {names}{ids}.")
+        print_line(f"Columns of lists or bytes are ignored: {names}.")
+    if examples.encoder is not None and "id" not in examples.table.columns:
+        like = [name for name, why in examples.encoder.left_out_.items() if why == LIKE_IDS]
+        for name in like[:1]:
+            print_line(f"Name the column of ids: {option('id', name)}.")
     advice = (
         recommendation(len(examples), examples.x.shape[1])
         if examples.x.ndim == 4 and not pretrained

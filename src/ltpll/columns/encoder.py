@@ -243,6 +243,21 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def needs_encoding(X: Any) -> bool:
+    """Whether a table or an array holds anything but numbers, or has gaps."""
+    import pandas as pd
+
+    if is_frame(X):
+        frame = arrow_table(X).to_pandas() if is_arrow(X) else X
+        plain = all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes)
+        return not plain or bool(frame.isna().to_numpy().any())
+    array = np.asarray(X)
+    if array.ndim != 2:
+        return False
+    gaps = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    return gaps or array.dtype.kind in "OUSM"
+
+
 def kind_of(column: Column) -> str:
     """The kind of a fitted column."""
     return next(kind for kind, cls in COLUMNS.items() if isinstance(column, cls))

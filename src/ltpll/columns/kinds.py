@@ -14,6 +14,7 @@ KINDS: tuple[Kind, ...] = ("number", "category", "date", "text", "ignore")
 PROSE_WORDS = 4  # on average, from which differing texts are prose
 DIFFERING = 0.5  # distinct texts, as a share of all
 NAMES = 0.95  # distinct texts, as a share of all, from which they name the rows
+LIKE_IDS = "another text in nearly every row, as ids have"
 FEW_ROWS = 20  # with fewer, distinct values say nothing
 
 
@@ -77,5 +78,5 @@ def _of_texts(known: Texts) -> Recognised:
     if words >= PROSE_WORDS and distinct >= DIFFERING:
         return Recognised("text")
     if distinct >= NAMES and len(known) >= FEW_ROWS:
-        return Recognised("ignore", "another text in nearly every row, as ids have")
+        return Recognised("ignore", LIKE_IDS)
     return Recognised("category")

@@ -24,6 +24,7 @@ def read_label_table(
     *,
     needs_candidates: bool = True,
     exact: bool = False,
+    every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
     """Read a table, a .mat file, or JSON of a labelling tool or detector.
@@ -40,8 +41,9 @@ def read_label_table(
     if kind == ".mat":
         reading.check()
         return _read_mat_table(Path(path), reading, needs_candidates, exact)
+    how: dict[str, Any] = {"exact": exact, "every_kind": every_kind}
     return read_table(
-        path, reading, needs_candidates=needs_candidates, exact=exact, on_progress=on_progress
+        path, reading, needs_candidates=needs_candidates, on_progress=on_progress, **how
     )
 
 

@@ -43,6 +43,7 @@ class RunFile(StrEnum):
     FOLD_PROGRESS = ".progress-of-fold-*"
     CLASSIFIER = "classifier.safetensors", True
     BACKBONE = "backbone.safetensors", True
+    COLUMNS = "columns.safetensors", True
     EXAMPLES = "examples.parquet", True
     VOTES = "votes.parquet", True
     PICTURES = "pictures.parquet", True

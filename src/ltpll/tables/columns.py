@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -246,19 +245,6 @@ def holds_numbers(table: Table, index: int) -> bool:
     return bool(found) and any(texts(table, next(table.row_batches([index])), index).to_pylist())
 
 
-def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
-    """The columns of text whose cells are distinct and not empty, judging by the first rows."""
-    batch = next(table.row_batches(indices)) if indices else None
-    found = []
-    for index in indices:
-        assert batch is not None
-        with suppress(InputError):  # lists or bytes
-            cells = [text.strip() for text in texts(table, batch, index).to_pylist()]
-            if all(cells) and len(set(cells)) == len(cells) > 1:
-                found.append(index)
-    return found
-
-
 def _mostly_numbers(cells: Any) -> bool:
     """Whether more than half of the non-missing cells are numbers."""
     import pyarrow as pa
@@ -280,15 +266,22 @@ def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
 class FeatureColumns:
     """Features, (N, d), from columns that were `chosen` by name or found to be numeric.
 
-    A numeric column with text or missing values is refused rather than dropped, since it is
-    probably intended as a feature; one without any number is dropped with a warning. Features are
-    float32, unless that would blur them (`blurred_by_float32`) or they shall be `exact`.
+    A numeric column with text is refused rather than dropped, since it is probably intended as a
+    feature, and so is one with missing values unless `gaps` are allowed, which become NaN; one
+    without any number is dropped with a warning. Features are float32, unless that would blur them
+    (`blurred_by_float32`) or they shall be `exact`.
     """
 
     def __init__(
-        self, table: Table, indices: Sequence[int], *, chosen: bool, exact: bool = False
+        self,
+        table: Table,
+        indices: Sequence[int],
+        *,
+        chosen: bool,
+        exact: bool = False,
+        gaps: bool = False,
     ) -> None:
-        self.table, self.indices, self.chosen = table, list(indices), chosen
+        self.table, self.indices, self.chosen, self.gaps = table, list(indices), chosen, gaps
         self._rows = np.empty((0, len(indices)), dtype=np.float64 if exact else np.float32)
         self._n = 0
         self._low, self._high = np.full(len(indices), np.inf), np.full(len(indices), -np.inf)
@@ -311,6 +304,8 @@ class FeatureColumns:
             finite = np.isfinite(values)
             self._low[j] = values.min(initial=self._low[j], where=finite)
             self._high[j] = values.max(initial=self._high[j], where=finite)
+            if self.gaps:
+                finite |= np.isnan(values)
             if finite.all():
                 continue
             refusal = self._refusal(batch, index, int(np.argmin(finite)))
@@ -351,7 +346,11 @@ class FeatureColumns:
         if self._rows.dtype == np.float32 and blurred_by_float32(self._low[keep], self._high[keep]):
             self._rows = self._rows[:0].copy()  # frees the memory for the doubles
             again = FeatureColumns(
-                self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True
+                self.table,
+                [self.indices[j] for j in keep],
+                chosen=self.chosen,
+                exact=True,
+                gaps=self.gaps,
             )
             read_rows(self.table, [again])
             return again.matrix_and_names()

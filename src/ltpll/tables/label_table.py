@@ -25,8 +25,8 @@ class LabelTable:
     features: npt.NDArray[Any] | None  # (N, d), float32 or, if that would blur them, float64
     feature_names: tuple[str, ...]
     votes: AnnotatorVotes | None
-    left_out: tuple[str, ...] = ()  # columns of text, which are not features
-    like_ids: tuple[str, ...] = ()  # those of them that could be ids, if there are no others
+    frame: Any = None  # a DataFrame in the place of features, if columns are not all finite numbers
+    left_out: tuple[str, ...] = ()  # columns that are no features
     groups: npt.NDArray[np.object_] | None = None  # picture or scene, as in the candidates
     columns: Mapping[str, str] = field(default_factory=dict)  # by the field of `Reading`
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
@@ -43,6 +43,7 @@ class LabelTable:
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},
+            frame=None if self.frame is None else self.frame.iloc[rows],
             candidates=None if self.candidates is None else self.candidates.select(rows),
             votes=None if self.votes is None else self.votes.select(rows, len(self)),
         )

@@ -32,7 +32,6 @@ from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
     TextColumn,
-    distinct_columns,
     holds_numbers,
     id_key,
     numeric_columns,
@@ -57,6 +56,7 @@ def read_table(
     *,
     needs_candidates: bool = True,
     exact: bool = False,
+    every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
     """Read a .csv, .tsv or .parquet file; text files may be larger than memory.
@@ -70,6 +70,7 @@ def read_table(
         needs_candidates: Whether the file must contain candidate sets. If it need not and does
             not, they are None, and so are the labels unless `reading` gives the classes.
         exact: Whether features are float64 in any case, for a classifier that was trained on such.
+        every_kind: Whether words and gaps are features, too, for a `ColumnEncoder`.
         on_progress: Called with the amount read so far and the total: bytes of a text file, rows
             of a Parquet file.
 
@@ -94,19 +95,10 @@ def read_table(
         )
     reading.check()
     table = open_table(path if is_frame(path) else Path(path))
-    return _read_columns(table, reading, needs_candidates, exact, on_progress)
-
-
-def _read_columns(
-    table: Table,
-    reading: Reading,
-    needs_candidates: bool,
-    exact: bool,
-    on_progress: ReadProgress | None,
-) -> LabelTable:
     if reading.annotators is not None:
         return _read_annotations(table, reading, on_progress)
-    return _read_examples(table, reading, needs_candidates, exact, on_progress)
+    how = {"exact": exact, "every_kind": every_kind, "on_progress": on_progress}
+    return _read_examples(table, reading, needs_candidates, **how)  # type: ignore[arg-type]
 
 
 # ---- one row per example -------------------------------------------------------------------------
@@ -116,7 +108,9 @@ def _read_examples(
     table: Table,
     reading: Reading,
     needs_candidates: bool,
+    *,
     exact: bool,
+    every_kind: bool,
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
@@ -131,8 +125,8 @@ def _read_examples(
     }
     readers: list[BatchReader] = [*texts.values(), *limits.values(), *([sets] if sets else [])]
     taken = {index for reader in readers for index in reader.indices}
-    features, left_out = _feature_reader(table, reading, taken, exact)
-    n_rows = read_rows(table, [*readers, *([features] if features else [])], on_progress)
+    features, words, left_out = _feature_reader(table, reading, taken, exact, every_kind)
+    n_rows = read_rows(table, [*readers, *words, *([features] if features else [])], on_progress)
 
     named = texts.get("id") or texts.get("path")
     if named:
@@ -154,11 +148,13 @@ def _read_examples(
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
     values, names = features.matrix_and_names() if features else (None, ())
+    frame = _frame(table, values, names, words)
+    if frame is not None:
+        values, names = None, tuple(frame.columns)
     roles: dict[str, SetColumn | TextColumn] = {**limits, **texts}
     columns = {what: table.names[column.index] for what, column in roles.items()}
     if type(sets) is SetColumn:
         columns["candidates"] = reading.candidates
-    like_ids = [] if named else distinct_columns(table, left_out)
     return LabelTable(
         ids=ids,
         candidates=candidates,
@@ -167,9 +163,9 @@ def _read_examples(
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
         feature_names=names,
+        frame=frame,
         votes=None,
         left_out=tuple(table.names[index] for index in left_out),
-        like_ids=tuple(table.names[index] for index in like_ids),
         groups=groups,
         columns=columns,
     )
@@ -269,9 +265,9 @@ def matching_columns(table: Table, names: Sequence[str]) -> list[int]:
 
 
 def _feature_reader(
-    table: Table, reading: Reading, taken: set[int], exact: bool
-) -> tuple[FeatureColumns | None, list[int]]:
-    """The reader of the features, and the text columns that are left out."""
+    table: Table, reading: Reading, taken: set[int], exact: bool, every_kind: bool
+) -> tuple[FeatureColumns | None, list[TextColumn], list[int]]:
+    """The readers of features that are numbers and words, and the columns that are left out."""
     patterns = [name for name in reading.features or () if _is_pattern(table, name)]
     ignored = set()
     if patterns or reading.features is None:  # else they need not exist
@@ -288,9 +284,7 @@ def _feature_reader(
         indices = numeric_columns(table, others)
         for index in indices:
             table.column(table.names[index])  # refuses a name that occurs twice
-        left_out = [i for i in others if i not in set(indices)]
-        found = FeatureColumns(table, indices, chosen=False, exact=exact) if indices else None
-        return found, left_out
+        return _readers_of(table, others, indices, exact, every_kind, chosen=False)
     indices = [table.column(name) for name in reading.features if name not in patterns]
     used = next((table.names[index] for index in indices if index in taken), None)
     if used is not None:
@@ -300,15 +294,57 @@ def _feature_reader(
         )
     matching = matching_columns(table, patterns)
     without = {*taken, *indices, *ignored}
-    indices += numeric_columns(table, [index for index in matching if index not in without])
-    if patterns and not indices:
+    others = [index for index in matching if index not in without]
+    numeric = numeric_columns(table, others)
+    if not every_kind:
+        others = numeric
+    if patterns and not indices and not others:
         raise InputError(
             f"No column like {shown(patterns[0])} of {table.path} holds numbers, "
             "so there are no features: name others."
         )
-    indices = list(dict.fromkeys(indices))
-    found = FeatureColumns(table, indices, chosen=not patterns, exact=exact) if indices else None
-    return found, []
+    chosen = list(dict.fromkeys(indices))
+    numeric = [*numeric, *(numeric_columns(table, chosen) if every_kind else chosen)]
+    how = (exact, every_kind)
+    return _readers_of(table, [*chosen, *others], numeric, *how, chosen=not patterns)
+
+
+def _readers_of(
+    table: Table,
+    columns: Sequence[int],
+    numeric: Sequence[int],
+    exact: bool,
+    every_kind: bool,
+    *,
+    chosen: bool,
+) -> tuple[FeatureColumns | None, list[TextColumn], list[int]]:
+    """The readers of these columns, of which some are numeric, and those without a reader."""
+    numbers = [index for index in columns if index in set(numeric)]
+    others = [index for index in columns if index not in set(numeric)]
+    words = [index for index in others if every_kind and table.holds_words(index)]
+    how: dict[str, Any] = {"chosen": chosen, "exact": exact, "gaps": every_kind}
+    return (
+        FeatureColumns(table, numbers, **how) if numbers else None,
+        [TextColumn(table, index, repeated=True) for index in words],
+        [index for index in others if index not in words],
+    )
+
+
+def _frame(
+    table: Table,
+    values: npt.NDArray[Any] | None,
+    names: Sequence[str],
+    words: Sequence[TextColumn],
+) -> Any:
+    """A DataFrame of the features, in the order of the table, unless all are finite numbers."""
+    gaps = values is not None and np.isnan(values).any()
+    if not words and not gaps:
+        return None
+    import pandas as pd
+
+    columns = {} if values is None else dict(zip(names, values.T, strict=True))
+    columns |= {table.names[column.index]: column.values() for column in words}
+    return pd.DataFrame({name: columns[name] for name in table.names if name in columns})
 
 
 # ---- one row per annotation ----------------------------------------------------------------------

@@ -66,6 +66,15 @@ class Table(ABC):
             return None
         return any(check(self.schema.field(index).type) for check in checks)
 
+    def holds_words(self, index: int) -> bool:
+        """Whether a column holds text, dates or truth values, and not lists or bytes."""
+        import pyarrow as pa
+
+        if self.schema is None:
+            return True
+        kind = self.schema.field(index).type
+        return not (pa.types.is_nested(kind) or pa.types.is_binary(kind))
+
     @abstractmethod
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
