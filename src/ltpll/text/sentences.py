@@ -96,6 +96,12 @@ class SentenceEncoder:
         name = path.resolve().name if path.exists() else str(source)
         if path.suffix.lower() == ".onnx":
             folder = path.parent
+            for file in (path, folder / "tokenizer.json"):
+                if not file.is_file():
+                    raise InputError(
+                        f"There is no file {file}: a text encoder in ONNX needs {path.name} with a "
+                        "tokenizer.json beside it."
+                    )
         else:
             where = _packaged_folder() if str(source) == NAME else source
             folder = hub.model_folder(where, NEEDED, OPTIONAL)
