@@ -13,7 +13,24 @@ from sklearn.preprocessing import Normalizer
 from ltpll.text import TfidfText, tfidf
 from support.refusals import refusal
 
-WORDS = "wolf fox jackal snow forest car wheel engine road garage the a of grey red fast".split()
+WORDS = [
+    "wolf",
+    "fox",
+    "jackal",
+    "snow",
+    "forest",
+    "car",
+    "wheel",
+    "engine",
+    "road",
+    "garage",
+    "the",
+    "a",
+    "of",
+    "grey",
+    "red",
+    "fast",
+]
 
 
 def sentences(n, seed=0):

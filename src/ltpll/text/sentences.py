@@ -93,6 +93,7 @@ class SentenceEncoder:
         path = Path(source)
         if path.suffix.lower() == ".safetensors":
             return cls.load(path)
+        _check_installed()
         name = path.resolve().name if path.exists() else str(source)
         if path.suffix.lower() == ".onnx":
             folder = path.parent
@@ -186,8 +187,7 @@ class SentenceEncoder:
         Raises:
             InputError: If the record, which may come from any file, is damaged.
         """
-        with required_by("A text encoder", install=INSTALL):
-            import tokenizers  # noqa: F401
+        _check_installed()
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
@@ -281,6 +281,11 @@ class OnnxTextEncoder(OnnxEncoder):
         wanted = next((name for name in HIDDEN if name in outputs), outputs[0])
         given = {one.name: known[one.name].numpy() for one in self._session.get_inputs()}
         return torch.from_numpy(self._session.run([wanted], given)[0])
+
+
+def _check_installed() -> None:
+    with required_by("A text encoder", install=INSTALL):
+        import tokenizers  # noqa: F401
 
 
 def _packaged_folder() -> Path:
