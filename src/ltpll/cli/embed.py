@@ -1,10 +1,12 @@
-"""The embed command: turn pictures into features, for `ltpll train TABLE --features`."""
+"""The embed command: turn pictures or texts into features, for `ltpll train TABLE --features`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +24,11 @@ from ltpll.cli.tables import print_skipped
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
 
+if TYPE_CHECKING:
+    from ltpll.cli.progress import PictureProgress
+
+JOIN = "When all parts are done, run the command without --part to join them."
+
 
 def embed(
     context: typer.Context,
@@ -29,13 +36,18 @@ def embed(
         Path,
         typer.Argument(
             metavar="FOLDER_OR_TABLE",
-            help="Folder of pictures, or a table that names them: .csv, .tsv or .parquet.",
+            help="Folder of pictures, or a table that names them or holds texts: .csv, .tsv or "
+            ".parquet.",
         ),
     ],
     backbone: Annotated[
-        str, part_option(help="Pretrained network: a name such as efficientnet-lite0, or a folder.")
+        str,
+        part_option(
+            help="Pretrained network: efficientnet-lite0 for pictures, minilm for texts, a folder, "
+            "an .onnx file or a name on the hub."
+        ),
     ],
-    out: Annotated[Path, output_option(help="File to write: .npy, one row per picture.")],
+    out: Annotated[Path, output_option(help="File to write: .npy, one row per picture or text.")],
     images: Annotated[
         Path | None, data_option(help="Folder of the pictures that a table names.")
     ] = None,
@@ -43,6 +55,7 @@ def embed(
         str | None,
         column_option(help="Column of paths inside --images.", show_default="path, or else id"),
     ] = None,
+    text: Annotated[str | None, column_option(help="Column of texts to embed.")] = None,
     on_error: Annotated[
         str,
         data_option(
@@ -51,18 +64,26 @@ def embed(
     ] = "stop",
     part: Annotated[
         str | None,
-        hardware_option(help="Embed a part of the pictures, such as 3/8: one of several jobs."),
+        hardware_option(help="Embed a part of the rows, such as 3/8: one of several jobs."),
     ] = None,
     device: Device = "auto",
     precision: Annotated[str, hardware_option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
-    """Turn pictures into features with a pretrained network, for `ltpll train TABLE --features`.
+    """Turn pictures or texts into features with a pretrained network, for `ltpll train --features`.
 
     Rows are in the order of the table, or of the sorted paths in the folder. Features are kept by
     content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
+    source, out = source.expanduser(), out.expanduser()
+    if text is not None:
+        if images or path or on_error != "stop" or precision != "float32":
+            raise InputError(
+                "--images, --path, --on-error and --precision belong to pictures: leave them out "
+                "with --text."
+            )
+        _embed_texts(context, source, text, backbone, out, part, device)
+        return
     from ltpll.backbones import Backbone
-    from ltpll.cli.progress import PictureProgress
     from ltpll.pictures.cache import embedding_cache_folder
     from ltpll.pictures.files import list_pictures
     from ltpll.pictures.output import (
@@ -73,7 +94,6 @@ def embed(
         write_readable_rows,
     )
 
-    source, out = source.expanduser(), out.expanduser()
     is_table = not source.is_dir()
     if is_table and images is None:
         raise InputError(
@@ -88,8 +108,7 @@ def embed(
     left = [out.with_suffix(f".table{source.suffix.lower()}")] if is_table else []
     check_outputs(context, out, rows_file(out), *left, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
-    progress = PictureProgress()
-    try:
+    with _progress("pictures") as progress:
         written = embed_pictures(
             folder,
             paths if part is None else _part_of(paths, part),
@@ -101,19 +120,11 @@ def embed(
             device=device,
             precision=precision,
         )
-        progress.finish()
-    except KeyboardInterrupt:
-        progress.close()  # before anything is printed below it
-        print_line("Interrupted: rerun the command to resume.")
-        raise typer.Exit(130) from None
-    finally:
-        progress.close()
-    n, n_features = written.features.shape
-    print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
+    _print_written(written.features, out)
     print_skipped(written.problems)
     print_line(f"The picture of each row: {rows_file(out)}")
     if part is not None:
-        print_line("When all parts are done, run the command without --part to join them.")
+        print_line(JOIN)
     elif is_table:
         table = source
         if written.problems:
@@ -121,6 +132,63 @@ def embed(
             write_readable_rows(source, column, [name for name, _ in written.problems], table)
             print_line(f"The rows of {source} without the skipped pictures: {table}")
         print_line(f"Next: {command('ltpll', 'train', table, '--features', out)}")
+
+
+def _embed_texts(
+    context: typer.Context,
+    source: Path,
+    column: str,
+    backbone: str,
+    out: Path,
+    part: str | None,
+    device: str,
+) -> None:
+    from ltpll.pictures.cache import embedding_cache_folder
+    from ltpll.pictures.output import rows_file
+    from ltpll.text import SentenceEncoder
+    from ltpll.text.embedding import embed_texts, read_texts
+
+    check_outputs(context, out, rows_file(out), suffixes=[".npy"], makes_folder=True)
+    rows = read_texts(source, column)
+    if part is not None:
+        rows = {name: _part_of(cells, part) for name, cells in rows.items()}
+    encoder = SentenceEncoder.from_pretrained(backbone)
+    with _progress("texts") as progress:
+        features = embed_texts(
+            rows,
+            encoder,
+            out,
+            cache=embedding_cache_folder(),
+            on_progress=progress,
+            device=device,
+        )
+    _print_written(features, out)
+    if encoder.n_cut:
+        print_line(f"Too long to be read to their end: {counted(encoder.n_cut, 'text')}")
+    following = command("ltpll", "train", source, "--features", out)
+    print_line(JOIN if part is not None else f"Next: {following}")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[PictureProgress]:
+    """Show progress; an interrupt says how to go on."""
+    from ltpll.cli.progress import PictureProgress
+
+    progress = PictureProgress(what)
+    try:
+        yield progress
+        progress.finish()
+    except KeyboardInterrupt:
+        progress.close()  # before anything is printed below it
+        print_line("Interrupted: rerun the command to resume.")
+        raise typer.Exit(130) from None
+    finally:
+        progress.close()
+
+
+def _print_written(features: Any, out: Path) -> None:
+    n, n_features = features.shape
+    print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
 
 
 def _part_of(paths: list[str], part: str) -> list[str]:

@@ -88,14 +88,18 @@ class ProgressBar(Progress):
 
 
 class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures are done, how many per second, and the time
-    left.
+    """The progress of embedding: how many pictures, or `what`, are done, how many per second, and
+    the time left.
     """
 
+    def __init__(self, what: str = "pictures") -> None:
+        super().__init__()
+        self._what = what
+
     def __call__(self, done: int, total: int) -> None:
-        """Report finished pictures; what the first call reports was done before."""
+        """Report what is finished; what the first call reports was done before."""
         if self.part is None:
-            part = Part("pictures", total, done=done)
+            part = Part(self._what, total, done=done)
             self.plan_stages([Stage([part])])
             self.start_part(part)
         elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
@@ -103,15 +107,15 @@ class PictureProgress(ProgressBar):
 
     @property
     def current(self) -> str:
-        """How many pictures are done."""
+        """How many are done."""
         assert self.part is not None
-        return f"{int(self.part.done):,} of {self.part.epochs:,} pictures"
+        return f"{int(self.part.done):,} of {self.part.epochs:,} {self._what}"
 
     @property
     def figures(self) -> str:
         """The speed."""
         speed = self.job.stages[0].speed()
-        return f"{speed:,.0f} pictures/s" if speed else ""
+        return f"{speed:,.0f} {self._what}/s" if speed else ""
 
 
 class TensorBoardEvents(Callback):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from ltpll.errors import InputError
 from ltpll.files import check_output, remove_leftovers, write_when_complete
 from ltpll.formatting import counted, format_names
-from ltpll.pictures.embedding import Embedded, embedded_blocks
+from ltpll.pictures.embedding import Embedded, EmbeddedBlock, embedded_blocks
 from ltpll.tables.columns import TextColumn
 from ltpll.tables.streaming import Table, open_table, whole_table
 from ltpll.tables.writers import write_table
@@ -69,47 +69,69 @@ def embed_pictures(
     check_output(out, [".npy"], makes_folder=True)
     if not paths:
         raise InputError(f"There are no pictures to embed in {folder}.")
-    if on_progress is None:
-        on_progress = lambda done, total: None  # noqa: E731
+    how: dict[str, Any] = {"on_error": on_error, "device": device, "precision": precision}
+    blocks = embedded_blocks(folder, paths, backbone, cache, **how)
+    names = {PATH: list(paths)}
+    return write_features(out, len(paths), backbone.n_features, blocks, names, on_progress)
+
+
+def write_features(
+    out: Path,
+    n_rows: int,
+    n_features: int,
+    blocks: Generator[EmbeddedBlock],
+    names: Mapping[str, Sequence[str]],
+    on_progress: Callable[[int, int], object] | None = None,
+) -> Embedded:
+    """Write blocks of features to an .npy file, and the table beside it.
+
+    Args:
+        out: The file to write.
+        n_rows, n_features: The size of all blocks together.
+        blocks: The features, in order.
+        names: The columns of the table beside the file that name its rows.
+        on_progress: Called with the number of rows that are done and the total.
+
+    Raises:
+        InputError: `out` cannot be written.
+    """
+    check_output(out, [".npy"], makes_folder=True)
     kept: list[int] = []
     problems: dict[int, str] = {}
 
     def write(file: Any) -> None:
         header = {"descr": "<f4", "fortran_order": False}
         # numpy leaves room for any number of rows.
-        np.lib.format.write_array_header_1_0(file, header | {"shape": (0, backbone.n_features)})
-        on_progress(0, len(paths))
-        how: dict[str, Any] = {"on_error": on_error, "device": device, "precision": precision}
-        with closing(embedded_blocks(folder, paths, backbone, cache, **how)) as blocks:
+        np.lib.format.write_array_header_1_0(file, header | {"shape": (0, n_features)})
+        if on_progress is not None:
+            on_progress(0, n_rows)
+        with closing(blocks):
             for block in blocks:
                 file.write(np.ascontiguousarray(block.features, "<f4").data)
                 kept.extend(block.kept)
                 problems.update(block.problems)
-                on_progress(block.stop, len(paths))
+                if on_progress is not None:
+                    on_progress(block.stop, n_rows)
         file.seek(0)
-        shape = (len(kept), backbone.n_features)
-        np.lib.format.write_array_header_1_0(file, header | {"shape": shape})
+        np.lib.format.write_array_header_1_0(file, header | {"shape": (len(kept), n_features)})
 
     remove_leftovers(out.parent, out.name)
     write_when_complete(out, write)
     number = {row: i for i, row in enumerate(kept)}
-    rows = range(len(paths))
-    columns = {
-        ROW: [number.get(row) for row in rows],
-        PATH: list(paths),
-        "problem": [problems.get(row, "") for row in rows],
-    }
-    write_table(rows_file(out), columns)
-    listed = [(str(paths[row]), reason) for row, reason in problems.items()]
+    rows = range(n_rows)
+    columns: dict[str, Any] = {ROW: [number.get(row) for row in rows], **names}
+    write_table(rows_file(out), columns | {"problem": [problems.get(row, "") for row in rows]})
+    first = next(iter(names.values()), [""] * n_rows)
+    listed = [(str(first[row]), reason) for row, reason in problems.items()]
     return Embedded(np.load(out, mmap_mode="r"), np.asarray(kept, dtype=np.int64), listed)
 
 
 def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
-    """The paths of the n rows of an .npy file, as `embed_pictures` wrote them beside it.
+    """The paths or ids of the n rows of an .npy file, as `ltpll embed` wrote them beside it.
 
     Returns:
-        For each of "path" and "id" (which version 0.2 wrote, too) the text of every row; nothing
-        if `embed_pictures` did not write the file.
+        For each of "path" and "id", as far as they are there, the text of every row; nothing if
+        `ltpll embed` did not write the file, or the rows have no names.
 
     Raises:
         InputError: The table beside the file is about another number of rows.
@@ -118,7 +140,7 @@ def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
     if out.suffix.lower() != ".npy" or not path.is_file():
         return {}
     table = open_table(path)
-    if not {ROW, PATH} <= set(table.names):
+    if ROW not in table.names or not {PATH, ID} & set(table.names):
         return {}  # not ours
     columns = _texts_of_columns(table, [name for name in (ROW, ID, PATH) if name in table.names])
     numbers = columns.pop(ROW)

@@ -31,7 +31,7 @@ WINDOWS = 4  # of a long text, over which is averaged
 LONGEST = 20_000  # characters of a text that are read
 LONGEST_WINDOW = 8192  # tokens
 BLOCK = 256  # texts at a time, sorted by length
-TOKENS_CPU, TOKENS_CUDA = 2048, 65_536  # of a batch, which bound the memory
+TOKENS_CPU, TOKENS_CUDA = 1024, 65_536  # of a batch, which bound the memory
 NEEDED = (("config.json",), ("tokenizer.json",), ("model*.safetensors",))
 OPTIONAL = ("1_Pooling/config.json", "sentence_bert_config.json")
 HIDDEN = ("last_hidden_state", "token_embeddings")  # outputs of ONNX models
@@ -93,9 +93,16 @@ class SentenceEncoder:
         path = Path(source)
         if path.suffix.lower() == ".safetensors":
             return cls.load(path)
+        _check_installed()
         name = path.resolve().name if path.exists() else str(source)
         if path.suffix.lower() == ".onnx":
             folder = path.parent
+            for file in (path, folder / "tokenizer.json"):
+                if not file.is_file():
+                    raise InputError(
+                        f"There is no file {file}: a text encoder in ONNX needs {path.name} with a "
+                        "tokenizer.json beside it."
+                    )
         else:
             where = _packaged_folder() if str(source) == NAME else source
             folder = hub.model_folder(where, NEEDED, OPTIONAL)
@@ -180,8 +187,7 @@ class SentenceEncoder:
         Raises:
             InputError: If the record, which may come from any file, is damaged.
         """
-        with required_by("A text encoder", install=INSTALL):
-            import tokenizers  # noqa: F401
+        _check_installed()
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
@@ -275,6 +281,11 @@ class OnnxTextEncoder(OnnxEncoder):
         wanted = next((name for name in HIDDEN if name in outputs), outputs[0])
         given = {one.name: known[one.name].numpy() for one in self._session.get_inputs()}
         return torch.from_numpy(self._session.run([wanted], given)[0])
+
+
+def _check_installed() -> None:
+    with required_by("A text encoder", install=INSTALL):
+        import tokenizers  # noqa: F401
 
 
 def _packaged_folder() -> Path:

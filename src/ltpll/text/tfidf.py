@@ -76,7 +76,7 @@ class TfidfText:
         Raises:
             InputError: If they are not texts.
         """
-        from sklearn.decomposition import TruncatedSVD
+        from sklearn.utils.extmath import randomized_svd
 
         known, self.n_cut = readable_texts(texts, LONGEST)
         sample = self._sample(known)
@@ -93,9 +93,10 @@ class TfidfText:
         if n == 0:
             self._components = np.empty((0, counts.shape[1]), np.float32)
             return self
-        svd = TruncatedSVD(n, random_state=self.seed).fit(counts)
-        large = svd.singular_values_ > SMALLEST * svd.singular_values_.max()
-        self._components = np.ascontiguousarray(svd.components_[large], np.float32)
+        # As TruncatedSVD does.
+        _, sizes, directions = randomized_svd(counts, n, n_iter=5, random_state=self.seed)
+        large = sizes > SMALLEST * sizes.max()
+        self._components = np.ascontiguousarray(directions[large], np.float32)
         return self
 
     def transform(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -115,9 +116,9 @@ class TfidfText:
         for first in range(0, len(known) if self.n_outputs else 0, BLOCK):
             block = self._counts(known[first : first + BLOCK]) @ self._components.T
             lengths = np.linalg.norm(block, axis=1, keepdims=True)
-            # What is orthogonal to all known directions up to rounding stays zero.
-            features[first : first + BLOCK] = np.where(lengths > 1e-6, block, 0) / np.maximum(
-                lengths, 1e-6
+            # Shorter rows are rounding errors.
+            features[first : first + BLOCK] = np.where(
+                lengths > 1e-6, block / np.maximum(lengths, 1e-6), 0
             )
         return features
 
@@ -183,8 +184,9 @@ class TfidfText:
     def _sample(self, texts: list[str]) -> list[str]:
         """The texts to learn from, in their order."""
         order = np.random.default_rng(self.seed).permutation(len(texts))[:SAMPLE_TEXTS]
-        total = np.cumsum([len(texts[row]) for row in order])
-        return [texts[row] for row in np.sort(order[total <= SAMPLE_CHARACTERS])]
+        lengths = np.asarray([len(texts[row]) for row in order], np.int64)
+        before = np.cumsum(lengths) - lengths
+        return [texts[row] for row in np.sort(order[before < SAMPLE_CHARACTERS])]
 
     def _counts(self, texts: list[str]) -> sp.csr_matrix:
         """The weighted counts of all known words and sequences of characters."""
