@@ -171,7 +171,7 @@ class Method(Configurable, nn.Module, ABC):
     """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for
     all classes.
     """
-    warmup_epochs: ClassVar[int] = 1
+    warmup_epochs: int = 1
     """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first
     epoch; some methods start at once.
     """

@@ -9,7 +9,7 @@ from copy import deepcopy
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, leaky_relu, normalize
+from torch.nn.functional import cross_entropy, leaky_relu, log_softmax, normalize
 
 from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
@@ -146,6 +146,54 @@ class HTCLoop(Loop):
         super().end_epoch()
 
 
+class PiCOLoop(Loop):
+    """MoCo's loss and targets that stay until `first_epoch`; only then labels count."""
+
+    def __init__(self, training):
+        super().__init__(training)
+        self.prototypes = torch.zeros(4, 8)
+        self.queue, self.queued = torch.zeros(0, 8), torch.zeros(0, dtype=torch.int64)
+        memory = self.method.memory
+        self.projector = memory.projector
+        self.followers = memory.model_follower.network, memory.projector_follower.network
+        self.phi = 0.95
+
+    def step(self, rows, views, generator):
+        logits, features = self.model(views[0])
+        query, labels = self.projector(features), self.restricted(logits, rows).argmax(1)
+        nearest = (query.detach() @ self.prototypes.T).masked_fill(
+            ~self.candidates[rows], -torch.inf
+        )
+        for vector, label in zip(query.detach(), labels, strict=True):
+            self.prototypes[label] = 0.99 * self.prototypes[label] + 0.01 * vector
+        self.prototypes = normalize(self.prototypes, dim=1)
+        with torch.no_grad():
+            for follower, leader in zip(self.followers, (self.model, self.projector), strict=True):
+                for mine, theirs in zip(follower.parameters(), leader.parameters(), strict=True):
+                    mine.copy_(0.9 * mine + 0.1 * theirs)
+            key = self.followers[1](self.followers[0](views[1])[1])
+        if self.epoch < self.method.first_epoch:
+            own = (query * key).sum(1, keepdim=True)
+            compared = torch.cat([own, query @ self.queue.T], 1) / 0.07
+            contrast = cross_entropy(compared, torch.zeros(len(rows), dtype=torch.int64))
+        else:
+            onehot = torch.eye(4)[nearest.argmax(1)]
+            self.targets[rows] = self.phi * self.targets[rows] + (1 - self.phi) * onehot
+            others = torch.cat([query, key, self.queue])
+            names = torch.cat([labels, labels, self.queued])
+            itself = torch.eye(len(rows), len(names), dtype=torch.bool)
+            log_p = log_softmax((query @ others.T / 0.07).masked_fill(itself, -torch.inf), 1)
+            same = (names == labels[:, None]) & ~itself
+            contrast = -torch.stack([log_p[i][same[i]].mean() for i in range(len(rows))]).mean()
+        self.queue, self.queued = torch.cat([self.queue, key]), torch.cat([self.queued, labels])
+        self.queue, self.queued = self.queue[-64:], self.queued[-64:]
+        self.train_on(cross_entropy(logits, self.targets[rows]) + 0.5 * contrast)
+
+    def end_epoch(self):
+        self.phi = 0.95 + (0.8 - 0.95) * self.epoch / EPOCHS
+        super().end_epoch()
+
+
 def differences(training, make_loop):
     """The largest difference of targets, weights and running statistics after each epoch, and the
     mean difference of the targets after the last."""
@@ -189,3 +237,10 @@ def test_views_and_blends_of_reliable_examples_pass_by_themselves(name, options,
     found, apart = differences(training_of(method, batch_size=64), loop)
     assert found[0] < 1e-6
     assert apart < 5e-4
+
+
+@pytest.mark.parametrize("first_epoch", [0, 1, 2])
+def test_pico_starts_as_published(first_epoch):
+    method = METHODS["pico"](queue=64, width=8, momentum=0.9, first_epoch=first_epoch)
+    found, _ = differences(training_of(method), PiCOLoop)
+    assert max(found) < 1e-5
