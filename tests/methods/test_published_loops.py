@@ -194,6 +194,21 @@ class PiCOLoop(Loop):
         super().end_epoch()
 
 
+class CORRLoop(Loop):
+    def step(self, rows, views, generator):
+        targets = self.targets[rows]
+        # These views pass through the network together.
+        logits = self.model(torch.cat(views))[0].chunk(3)
+        p = torch.softmax(logits[0], 1)
+        push = -(1 - p).abs().add(1e-9).log()
+        loss = (push * ~self.candidates[rows]).sum() / len(rows)
+        for z in logits:
+            agreement = torch.xlogy(targets, targets) - targets * log_softmax(z, 1)
+            loss = loss + self.epoch / 100 * agreement.sum() / len(rows)
+        self.targets[rows] = self.restricted(sum(logits) / 3, rows)
+        self.train_on(loss)
+
+
 def differences(training, make_loop):
     """The largest difference of targets, weights and running statistics after each epoch, and the
     mean difference of the targets after the last."""
@@ -243,4 +258,9 @@ def test_views_and_blends_of_reliable_examples_pass_by_themselves(name, options,
 def test_pico_starts_as_published(first_epoch):
     method = METHODS["pico"](queue=64, width=8, momentum=0.9, first_epoch=first_epoch)
     found, _ = differences(training_of(method), PiCOLoop)
+    assert max(found) < 1e-5
+
+
+def test_corr_as_published_in_2022_refines_from_the_first_epoch_on():
+    found, _ = differences(training_of(METHODS["corr"](form="original")), CORRLoop)
     assert max(found) < 1e-5
