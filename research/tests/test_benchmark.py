@@ -185,7 +185,7 @@ def test_a_schedule_that_does_not_fit_is_refused_with_one_sentence(change, messa
         ({"schedule": "step", "milestones": (800,)}, "at least 1 and below 800"),
         ({"milestones": (700,)}, "do not fit the schedule cosine"),
         ({"draw": "author"}, "There is no draw 'author'"),
-        ({"edition": 3}, "edition is 3: this version of ltpll knows the editions 1 to 2."),
+        ({"edition": 4}, "edition is 4: this version of ltpll knows the editions 1 to 3."),
     ],
 )
 def test_an_experiment_that_is_constructed_directly_is_checked_too(change, message):
@@ -256,7 +256,7 @@ def test_an_image_set_with_its_own_candidates_ignores_the_draw():
 
 def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_first():
     new, old = Experiment("cifar10"), Experiment("cifar10", edition=1)
-    assert new.config() == {**old.config(), "edition": 2}
+    assert new.config() == {**old.config(), "edition": 3}
     assert "edition" not in old.config()
     assert (Experiment.from_config(new.config()), Experiment.from_config(old.config())) == (
         new,
@@ -264,19 +264,20 @@ def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_f
     )
 
 
-def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed(root, tmp_path):
+@pytest.mark.parametrize("edition", [1, 2])
+def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed(root, tmp_path, edition):
     made = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     folder = next(path.parent for path in tmp_path.rglob("done"))
     config = json.loads((folder / "config.json").read_text())
-    old = experiment_run(folder.parent, replace(Experiment.from_config(config), edition=1))
+    old = experiment_run(folder.parent, replace(Experiment.from_config(config), edition=edition))
     folder.rename(old.folder)  # as if an earlier version had written it and had been interrupted
     (old.folder / "config.json").write_text(json.dumps(old.config))
     (old.folder / "done").unlink()
     before = {path.name: path.read_bytes() for path in old.folder.iterdir()}
     with pytest.raises(
         InputError,
-        match="is of edition 1, and this version of ltpll trains edition 2: finish it with",
+        match=f"is of edition {edition}, and this version of ltpll trains edition 3: finish it",
     ):
         train(old, coloured_images(), device="cpu")
     again = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)

@@ -171,9 +171,17 @@ class Method(Configurable, nn.Module, ABC):
     """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for
     all classes.
     """
-    warmup_epochs: ClassVar[int] = 1
+    warmup_epochs: int = 1
     """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first
     epoch; some methods start at once.
+    """
+    separate_views: ClassVar[bool] = False
+    """Whether each view passes through the network by itself, so that batch norm normalises it by
+    its own statistics; otherwise all views of a step are one batch, also those that extras add.
+    """
+    phase: tuple[bool, ...] = ()
+    """Decisions that Python takes inside `step_loss`, which may change between epochs only: a step
+    recorded as a CUDA graph is valid for one value.
     """
     learns_refined: ClassVar[bool] = False
     """Whether the loss of a step uses the targets as this step refines them, instead of those from

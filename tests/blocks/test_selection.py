@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from ltpll.blocks.selection import (
+    fill_with_chosen,
     lowest_losses_per_class,
     masked_mean,
     mixup_partners,
@@ -64,3 +65,31 @@ def test_a_mean_over_chosen_values_ignores_the_others_even_if_they_are_infinite(
     assert float(mean.detach()) == 2.0
     assert values.grad.tolist() == [0.5, 0.0, 0.5]
     assert float(masked_mean(values.detach(), torch.zeros(3, dtype=torch.bool))) == 0.0
+
+
+@pytest.mark.parametrize("n_chosen", [1, 6, 7, 18])
+def test_chosen_rows_fill_the_places_of_the_others_in_turn(n_chosen):
+    g = torch.Generator().manual_seed(n_chosen)
+    chosen = torch.zeros(18, dtype=torch.bool)
+    chosen[torch.randperm(18, generator=g)[:n_chosen]] = True
+    filled = fill_with_chosen(torch.arange(18.0), chosen)
+    assert torch.equal(filled[chosen], torch.arange(18.0)[chosen])
+    counts = filled.long().bincount(minlength=18)
+    assert not counts[~chosen].any()
+    assert counts[chosen].max() - counts[chosen].min() == (18 % n_chosen > 0)
+
+
+def test_batch_norm_of_a_filled_batch_is_that_of_the_chosen_rows_if_they_divide_it():
+    g = torch.Generator().manual_seed(0)
+    values = torch.randn(18, 5, generator=g, dtype=torch.float64, requires_grad=True)
+    chosen = torch.arange(18) % 3 == 1
+    layer = torch.nn.BatchNorm1d(5, affine=False).double()
+    filled, alone = layer(fill_with_chosen(values, chosen))[chosen], layer(values[chosen])
+    torch.testing.assert_close(filled, alone)
+    gradients = [torch.autograd.grad((one**3).sum(), values)[0] for one in (filled, alone)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_without_chosen_rows_all_stay():
+    values = torch.arange(4.0)
+    assert torch.equal(fill_with_chosen(values, torch.zeros(4, dtype=torch.bool)), values)

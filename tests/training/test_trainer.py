@@ -20,9 +20,63 @@ from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.schedule import cosine_rate
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from support.toy_training import assert_same, everything, toy, trainer
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 # ---- what a step does ----------------------------------------------------------------------------
+
+
+class Separately(PRODEN):
+    name = "separately"
+    views = ("weak", "strong")
+    separate_views = True
+
+
+def norm_classifier():
+    return classifier(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU()))
+
+
+@pytest.mark.parametrize("method", [Separately, METHODS["solar"], METHODS["htc"]])
+@pytest.mark.parametrize("extras", [(), ("mixup",)])
+def test_separate_views_pass_one_after_the_other_with_statistics_of_their_own(method, extras):
+    """Outputs and running statistics are those of a loop over the views, then those of extras."""
+    x, _, candidates = toy()
+    tested = trainer(method(), extras=[EXTRAS[name]() for name in extras], model=norm_classifier())
+    alone, forward, passes = norm_classifier().train(), tested.forward_pass.outputs, []
+
+    def compared(groups, network=None, **how):
+        found = forward(groups, network, **how)
+        alone.load_state_dict(before)
+        for group, outputs in zip(groups, found, strict=True):
+            for view, logits, features in zip(group, *outputs, strict=True):
+                torch.testing.assert_close((logits, features), alone(view), rtol=0, atol=1e-6)
+                passes.append(len(view))
+        for name, value in tested.model.state_dict().items():
+            torch.testing.assert_close(value, alone.state_dict()[name], rtol=0, atol=1e-6)
+            before[name] = value.clone()
+        return found
+
+    step = tested.step
+
+    def watched_step(index, views):
+        before.update({name: value.clone() for name, value in tested.model.state_dict().items()})
+        return step(index, views)
+
+    before = {}
+    tested.forward_pass.outputs, tested.step = compared, watched_step
+    tested.fit(x, candidates)
+    blends = {"separately": 0, "solar": 2, "htc": 4}[tested.method.name]  # in two of three epochs
+    assert passes == [32] * 4 * (2 * 3 + blends + 4 * len(extras))
+
+
+def test_views_of_other_methods_pass_together():
+    x, _, candidates = toy()
+    tested = trainer("corr", model=norm_classifier(), epochs=1)
+    tested.prepare(x, candidates)
+    views, alone = tested.draw(torch.arange(32)), norm_classifier().train()
+    together, _ = alone(torch.cat(views))
+    found = tested._forward([views])[0].logits
+    assert torch.equal(torch.cat(found), together)
+    assert not torch.allclose(found[0], alone(views[0])[0], atol=1e-3)
 
 
 def test_a_step_equals_the_algorithm_of_the_paper_written_out():

@@ -44,6 +44,18 @@ def blend(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     return share * values + (1 - share) * values[partner]
 
 
+def fill_with_chosen(values: Tensor, chosen: Tensor) -> Tensor:
+    """Replace the rows that are not chosen by the chosen ones, in turn; all stay if none is chosen.
+
+    Batch norm then computes the statistics of the chosen rows: exactly if their number divides that
+    of all rows, and otherwise with some of them counted once more than the others.
+    """
+    everyone = torch.arange(len(chosen), device=chosen.device)
+    chosen_first = chosen.to(torch.uint8).argsort(descending=True, stable=True)
+    turn = ((~chosen).cumsum(0) - 1) % chosen.sum().clamp_min(1)
+    return values[torch.where(chosen | ~chosen.any(), everyone, chosen_first[turn])]
+
+
 def masked_mean(values: Tensor, chosen: Tensor) -> Tensor:
     """The mean of the chosen values; 0 if none are chosen."""
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp_min(1)

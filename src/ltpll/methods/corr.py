@@ -43,7 +43,8 @@ class CORR(Method):
     Args:
         form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms
             on both views, λ = 1 from the start. "original" is the ICML 2022 publication: a third
-            view, the negative term on the first view only, λ growing linearly.
+            view, the negative term on the first view only, λ growing linearly, and targets that
+            are refined from the first epoch on.
         weight: λ, the weight of the consistency term.
         ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original
             form only.
@@ -68,6 +69,7 @@ class CORR(Method):
         in_range(ramp_epochs, "CORR's ramp_epochs", 0)
         self.form = form
         self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
+        self.warmup_epochs = 1 if form == "records" else 0
         self.weight = weight
         self.ramp_epochs = ramp_epochs
         # A buffer, so that a captured step sees it change between epochs.

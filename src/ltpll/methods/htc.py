@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy, leaky_relu, normalize
 
 from ltpll.blocks.selection import (
     blend,
+    fill_with_chosen,
     lowest_losses_per_class,
     masked_mean,
     mixup_partners,
@@ -45,8 +46,10 @@ class HTC(Method):
     target of the last epoch, and a small layer learns to weight the two heads for prediction.
 
     The tail head and this layer belong to the method. `variants` predict with one head only.
-    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and
-    with zero weight, so that shapes stay the same.
+    As in the authors' code, each view and the blends of each head pass through the network by
+    themselves. Differs from it: so that shapes stay the same, blends of reliable examples are
+    repeated with zero weight until they fill the batch. Batch norm then counts some of them once
+    more than the others, unless the batch is a multiple of their number.
 
     Formula:
         t          = tail head of f
@@ -88,6 +91,8 @@ class HTC(Method):
     name = "htc"
     views = ("weak", "strong")
     warmup_epochs = 0
+    separate_views = True
+    phase = (False,)  # whether reliable examples are learned
     variants = ("head", "tail")
     why_no_rebalancer = "it has a head for rare classes, with its own estimate of the prior."
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength"}
@@ -134,6 +139,7 @@ class HTC(Method):
         self.share.fill_(self.quota[0] + (self.quota[1] - self.quota[0]) * ramp)
         self.fusing.fill_(0.5 * epoch / n_epochs)
         self.relies.fill_(epoch > 0)
+        self.phase = (epoch > 0,)
 
     def end_epoch(self, training: Training) -> None:
         self.prior.copy_(training.targets.mean())
@@ -158,6 +164,13 @@ class HTC(Method):
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
         tail_weak, tail_strong = (self.tail(features) for features in step.outputs.features)
+        fused = self._fused(weak.detach(), tail_weak.detach())
+        loss = self.fusing * cross_entropy(fused, step.batch.targets)
+        for logits in (weak, tail_weak):
+            loss = loss + cross_entropy(logits, step.batch.targets)
+        (relies,) = self.phase
+        if not relies:
+            return loss
         balanced = torch.softmax(weak.detach() - self.tau * self.log_prior(), dim=1)
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
@@ -165,15 +178,10 @@ class HTC(Method):
         parts = [self._blend_reliable(branch, step) for branch in (head, tail)]
         of_blends = step.forward([blended for _, blended, _ in parts])
         mixed = (of_blends.logits[0], self.tail(of_blends.features[1]))
-        fused = self._fused(weak.detach(), tail_weak.detach())
-        loss = self.fusing * cross_entropy(fused, step.batch.targets)
         for branch, (chosen, _, labels), logits in zip((head, tail), parts, mixed, strict=True):
             losses = cross_entropy(logits, labels, reduction="none")
-            on_reliable = masked_mean(losses, chosen)
-            losses = cross_entropy(branch.strong, branch.labels, reduction="none")
-            on_reliable = on_reliable + masked_mean(losses, chosen)
-            on_all = cross_entropy(branch.weak, step.batch.targets)
-            loss = loss + on_all + self.strength * on_reliable
+            losses = losses + cross_entropy(branch.strong, branch.labels, reduction="none")
+            loss = loss + self.strength * masked_mean(losses, chosen)
         return loss
 
     @torch.no_grad()
@@ -186,7 +194,7 @@ class HTC(Method):
         chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
         share = mixup_weights(MIXUP_ALPHA, step.generator)
         partner = mixup_partners(chosen, step.generator)
-        views = blend(step.batch.views[0], partner, share)
+        views = fill_with_chosen(blend(step.batch.views[0], partner, share), chosen)
         return chosen, views, blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
-from ltpll.validation import in_range
+from ltpll.validation import in_range, whole_number
 
 
 class PiCO(Method):
@@ -25,6 +25,9 @@ class PiCO(Method):
     is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
     φ·w + (1 − φ)·onehot, with decreasing φ.
 
+    Before `first_epoch`, targets stay as they are, and the contrastive loss is MoCo's: the only
+    positive of an example is its other view, and all others are those of the queue.
+
     A rebalancer affects which candidate is likeliest, and the predictions. Differs from the
     authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and
     the queue is never longer than the data set.
@@ -34,13 +37,14 @@ class PiCO(Method):
         q       = projection of f_weak,   k = projection of f_strong by the momentum encoder
         loss    = CE(w, z_weak) + weight · mean over i of
                   −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
-        A(i)    = all q but q_i, all k, and the queue of earlier k
+        A(i)    = all q but q_i, all k, and the queue of earlier k;
+                  before first_epoch only k_i and the queue
         P(i)    = the vectors of A(i) with the same y;  only k_i before first_epoch
         μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised
         γ       = prototype_momentum
         targets = φ · w + (1 − φ) · onehot(argmax_{j∈S} q·μ_j / T + log a_j)
-                  they move before the loss of the same step;
-                  φ falls linearly from phi[0] to phi[1]
+                  from first_epoch on; they move before the loss of the same step
+        φ       = phi[0] + (phi[1] − phi[0]) · max(e − 1, 0)/E;  e counts from 0
 
     References:
         Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO:
@@ -54,9 +58,9 @@ class PiCO(Method):
         queue: The number of earlier projections to compare with.
         momentum: The momentum of the momentum encoder.
         prototype_momentum: The momentum of the prototypes.
-        phi: φ in the first and in the last epoch.
-        first_epoch: The epoch (from 0) from which on examples with the same likely label are
-            positives; before it, the only positive of an example is its other view.
+        phi: φ at the start and at the end.
+        first_epoch: The epoch (from 0) from which on targets move and examples with the same likely
+            label are positives.
 
     Examples:
         >>> classifier = PartialLabelClassifier(method=PiCO(queue=4096))
@@ -85,6 +89,7 @@ class PiCO(Method):
         for value, name in ((width, "width"), (queue, "queue")):
             in_range(value, f"PiCO's {name}", 1)
         in_range(weight, "PiCO's weight", 0)
+        whole_number(first_epoch, 0, "PiCO's first_epoch")
         in_range(temperature, "PiCO's temperature", 0, above=True)
         if len(phi) != 2:
             raise InputError("PiCO's phi needs two numbers, for the first and the last epoch.")
@@ -93,6 +98,7 @@ class PiCO(Method):
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
         self.momentum, self.prototype_momentum = momentum, prototype_momentum
         self.phi_range, self.first_epoch = phi, first_epoch
+        self.warmup_epochs = first_epoch
         self.register_buffer("phi", torch.tensor(float(phi[0])))
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
@@ -111,7 +117,8 @@ class PiCO(Method):
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         first, last = self.phi_range
-        self.phi.fill_(first + (last - first) * epoch / n_epochs)
+        # As in the authors' code, which sets φ after each epoch.
+        self.phi.fill_(first + (last - first) * max(epoch - 1, 0) / n_epochs)
         self.by_label.fill_(epoch >= self.first_epoch)
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
@@ -148,8 +155,10 @@ class PiCO(Method):
         # The second views follow the batch itself.
         own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)
         own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
+        in_queue = allowed & (torch.arange(allowed.shape[1], device=allowed.device) >= 2 * n)
         positives = torch.where(self.by_label, same, own).float()
-        contrast = contrastive_loss(similarities, positives, allowed)
+        compared = torch.where(self.by_label, allowed, in_queue | own)
+        contrast = contrastive_loss(similarities, positives, compared)
         plain = self.loss(step.outputs, step.batch.targets, step.batch.candidates)
         return plain + self.weight * contrast
 

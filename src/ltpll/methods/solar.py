@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from ltpll.blocks.contrastive import Queue
 from ltpll.blocks.selection import (
     blend,
+    fill_with_chosen,
     lowest_losses_per_class,
     masked_mean,
     mixup_partners,
@@ -38,9 +39,11 @@ class SoLar(Method):
     slowly.
 
     The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`,
-    `estimation_epochs=20`, `rates=(0.05, 0.01)`. Differs from the authors' code: a queue that is
-    not full yet is already used, and unreliable examples stay in the batch of blends, unblended and
-    with zero weight, so that shapes stay the same.
+    `estimation_epochs=20`, `rates=(0.05, 0.01)`. As in their code, each view and the blends pass
+    through the network by themselves. Differs from their code: a queue that is not full yet is
+    already used, and, so that shapes stay the same, blends of reliable examples are repeated with
+    zero weight until they fill the batch. Batch norm then counts some of them once more than the
+    others, unless the batch is a multiple of their number.
 
     Formula:
         q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch
@@ -85,6 +88,8 @@ class SoLar(Method):
     name = "solar"
     views = ("weak", "strong")
     warmup_epochs = 0
+    separate_views = True
+    phase = (False,)  # whether blends of reliable examples are learned
     lr_factor = 0.2  # at the default rate for tables, the three losses on its own labels diverge
     why_no_rebalancer = (
         "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior "
@@ -153,6 +158,7 @@ class SoLar(Method):
         self.strength.fill_(self.final_strength * ramp)
         self.share.fill_(self.quota[0] + (self.quota[1] - self.quota[0]) * ramp)
         self.relies.fill_(epoch > 0)
+        self.phase = (epoch > 0,)
 
     def end_epoch(self, training: Training) -> None:
         counts = torch.zeros_like(self.prior)
@@ -199,16 +205,19 @@ class SoLar(Method):
         weak, strong = step.outputs.logits
         weighted = step.outputs.detach().weighted(step.batch.log_weights)
         assigned = self.assign_labels(weighted.logits[0], step.batch.candidates)
+        losses = cross_entropy(weak, step.batch.targets, reduction="none")
+        (relies,) = self.phase
+        if not relies:
+            return losses.mean()
         chosen = self.reliable(weak.detach(), assigned)
         share = mixup_weights(MIXUP_ALPHA, step.generator)
         partner = mixup_partners(chosen, step.generator)
-        blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
-        mixed = blend(assigned, partner, share)
+        blends = fill_with_chosen(blend(step.batch.views[0], partner, share), chosen)
+        blended, mixed = step.forward((blends,)).logits[0], blend(assigned, partner, share)
         with_labels = sum(
             masked_mean(cross_entropy(logits, labels, reduction="none"), chosen)
             for logits, labels in ((weak, assigned), (strong, assigned), (blended, mixed))
         )
-        losses = cross_entropy(weak, step.batch.targets, reduction="none")
         with_targets = masked_mean(losses, ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
 

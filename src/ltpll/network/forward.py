@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -60,13 +60,25 @@ class ForwardPass:
         return logits.to(self.dtype), features.to(self.dtype)
 
     def outputs(
-        self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
+        self,
+        groups: Sequence[Sequence[Tensor]],
+        network: nn.Module | None = None,
+        *,
+        separate: bool = False,
     ) -> list[Outputs]:
-        """The outputs of each group of views, from one pass: batch norm sees all views together."""
+        """The outputs of each group of views.
+
+        By default from one pass, in which batch norm sees all views together; with `separate` from
+        a pass for each view, in their order.
+        """
         views = [view for group in groups for view in group]
-        logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
-        sizes = [len(view) for view in views]
-        per_view = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
+        per_view: Iterator[tuple[Tensor, Tensor]]
+        if separate:
+            per_view = (self(view, network) for view in views)
+        else:
+            logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
+            sizes = [len(view) for view in views]
+            per_view = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
         return [
             Outputs.from_views([next(per_view) for _ in group]) if group else Outputs((), ())
             for group in groups

@@ -342,12 +342,12 @@ class PartialLabelTrainer:
         self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
     ) -> list[Outputs]:
         """The outputs of each group of views for the whole batch; each process runs its share."""
+        separate = self.method.separate_views
         if self.world.alone:
-            return self.forward_pass.outputs(groups, network)
+            return self.forward_pass.outputs(groups, network, separate=separate)
         shares, sizes = zip(*map(self.world.own_shares, groups), strict=True)
-        return list(
-            map(self.world.gather_outputs, self.forward_pass.outputs(shares, network), sizes)
-        )
+        outputs = self.forward_pass.outputs(shares, network, separate=separate)
+        return list(map(self.world.gather_outputs, outputs, sizes))
 
     def _forward_one(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
         with torch.set_grad_enabled(network is None and torch.is_grad_enabled()):
@@ -374,7 +374,7 @@ class PartialLabelTrainer:
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step; a recorded step is valid for one value."""
         active = (extra.active(self._stage_epoch) for extra in self.extras)
-        return self._refines, self._opens, *active
+        return self._refines, self._opens, *active, *self.method.phase
 
     # ---- the loop -------------------------------------------------------------------------------
 
@@ -623,7 +623,8 @@ class PartialLabelTrainer:
         def run(rows: int) -> object:
             with torch.random.fork_rng(devices=[]):  # for dropout
                 views = [self.views.plain(self.x[:rows])] * self.method.n_forward_views
-                logits = self.forward_pass.outputs([views], network)[0].logits
+                separate = self.method.separate_views
+                logits = self.forward_pass.outputs([views], network, separate=separate)[0].logits
                 total = torch.cat(logits).logsumexp(1).sum()
                 return torch.autograd.grad(total, parameters, allow_unused=True)
 

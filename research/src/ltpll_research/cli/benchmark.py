@@ -121,7 +121,13 @@ def benchmark(
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
-    from ltpll_research.benchmark import FIRST_EDITION, Experiment, experiment_run, with_recipe
+    from ltpll_research.benchmark import (
+        EDITION,
+        FIRST_EDITION,
+        Experiment,
+        experiment_run,
+        with_recipe,
+    )
     from ltpll_research.benchmark import train as train_run
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.grid import parse_settings
@@ -156,12 +162,13 @@ def benchmark(
                 f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; "
                 f"{run.folder}"
             )
-            earlier = experiment_run(out, replace(experiment, edition=FIRST_EDITION))
-            if earlier.folder.exists():
-                print_line(
-                    f"The run {earlier.key} has the same settings but is of an earlier edition: "
-                    "it stays as it is."
-                )
+            for edition in range(FIRST_EDITION, EDITION):
+                earlier = experiment_run(out, replace(experiment, edition=edition))
+                if earlier.folder.exists():
+                    print_line(
+                        f"The run {earlier.key} has the same settings but is of an earlier "
+                        "edition: it stays as it is."
+                    )
             progress = ProgressBar()
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             with exit_on_interrupt(run, progress):
