@@ -86,7 +86,7 @@ def test_a_column_called_label_holds_the_true_labels_if_another_one_holds_the_an
     message = refusal(lambda: read(path))  # which one is which is not guessed
     assert "holds the annotated labels: it has task, worker, choice, label" in message
     assert "table.annotation" in message
-    assert "--label" in message
+    assert "table.label" in message
 
 
 def test_task_and_worker_are_taken_by_their_own_names_first_and_a_path_is_no_second_task(tmp_path):
