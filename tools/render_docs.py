@@ -30,6 +30,7 @@ from ltpll_research.paper.protocols import PROTOCOLS
 from ltpll_research.paper.verdicts import verdicts_markdown
 from ltpll_research.records import results_under
 from ltpll_research.summary import Figure, Row, difference, rows
+from module_map import module_map
 
 ROOT = Path(__file__).resolve().parents[1]
 # How the rebalancer auto says so, in records of any version.
@@ -2041,9 +2042,11 @@ def neighbours_table() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "module-map": module_map,
     "part-names": part_names,
     "settings-data": lambda: settings_table("data"),
     "settings-table": lambda: settings_table("table"),
+    "settings-columns": lambda: settings_table("columns"),
     "settings-training": lambda: settings_table("training"),
     "settings-run": lambda: settings_table("run"),
     "demo": demo_table,

@@ -392,7 +392,7 @@ REFUSED = {
     ),
     "unclear annotations": (
         ["ok.csv", "--annotators", "union"],
-        "name the columns with --task, --worker and --annotation",
+        "name the columns with the settings table.task",
     ),
     "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
     "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
