@@ -35,7 +35,7 @@ from ltpll.folds import fold_splits
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.runs.environment import environment
 from ltpll.synthetic import long_tail_subset, uniform_candidates
-from ltpll.synthetic.origins import crowd_candidates
+from ltpll_research.set_origins import crowd_candidates
 
 MISSING = (0.0, 0.02, 0.1, 0.3)
 FOLDS = 5

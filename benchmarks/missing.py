@@ -32,7 +32,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from ltpll import Candidates, PartialLabelClassifier
 from ltpll.runs.environment import environment
-from ltpll.synthetic import remove_labels
+from ltpll_research.set_origins import remove_labels
 
 SHARES = (0.0, 0.1, 0.3)
 COMPONENTS = 128

@@ -25,8 +25,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.pruning.votes import NEIGHBOURS
+from ltpll.pruning import NEIGHBOURS, nearest_neighbours
 from ltpll.runs.environment import environment
 
 FEATURES = 512

@@ -35,13 +35,12 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto
 from ltpll.runs.environment import environment
 from ltpll.synthetic import (
-    crowd_candidates,
     long_tail_subset,
-    neighbour_candidates,
     superclass_candidates,
     top_k_candidates,
     uniform_candidates,
 )
+from ltpll_research.set_origins import crowd_candidates, neighbour_candidates
 
 REBALANCERS = {
     "mean-target": "mean-target",

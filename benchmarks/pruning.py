@@ -9,8 +9,8 @@ candidates, label and split, and the features of its pictures from `ltpll embed`
 draw has a record; existing figures are kept. Draws differ in the rows: 80 % of a table are trained
 on and the rest is held out, and of photos --photo-rows training rows, with the table's test rows
 held out. Sets called "independent" are drawn anew as well. Plain votes are compared at the
-threshold at which they remove as many labels. The last way of training is that of `ltpll train
---set training.prune=true`, which decides how class shares are held by the sets before pruning.
+threshold at which they remove as many labels. The last way of training decides by the sets before
+pruning how class shares are held.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from sklearn.model_selection import train_test_split
 from ltpll.candidates import Candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.pruning.votes import (
+from ltpll.pruning import (
     NEIGHBOURS,
     THRESHOLD,
     Pruned,
     directions,
+    nearest_neighbours,
     prune_candidates,
     relative_votes,
     remove_marked_labels,
 )
 from ltpll.rebalancers import Auto
-from ltpll.rebalancers.auto import shares_of
+from ltpll.rebalancers.auto import choose
 from ltpll.runs.environment import environment
-from ltpll.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
+from ltpll.synthetic import long_tail_subset, uniform_candidates
+from ltpll_research.set_origins import crowd_candidates
 
 TABLES = ("lost", "msrcv2", "birdsong")
 WAYS = ("given", "pruned", "pruned, shares before")
@@ -105,7 +106,7 @@ def main() -> None:
 def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any]:
     started = time.perf_counter()
     pruned = prune_candidates(given.x, given.sets)
-    index = nearest_neighbours(directions(torch.from_numpy(given.x)), NEIGHBOURS).rows.numpy()
+    index = nearest_neighbours(directions(torch.from_numpy(given.x)), NEIGHBOURS).numpy()
     plain = relative_votes(index, given.sets, frequency_power=0)
     # Singletons have relative votes of 1, like the best candidates, so a threshold that removes as
     # many labels always exists.
@@ -141,14 +142,31 @@ def shares(pruned: Pruned, y: Any) -> dict[str, float]:
     """Shares of the wrong labels that were removed, of the true labels that were lost, and of those
     of the rarest third of classes.
     """
-    lost = pruned.lost(y)
-    wrong = len(pruned.removed) - lost.rows
+    true = torch.as_tensor(y)
+    before = pruned.given.contains(true).numpy()
+    gone = before & ~pruned.candidates.contains(true).numpy()
+    counts = np.bincount(y[before], minlength=pruned.given.n_classes)
+    order = np.argsort(counts, kind="stable")
+    order = order[counts[order] > 0]
+    rare = before & np.isin(y, order[: max(1, len(order) // 3)])
     found = {
-        "wrong_removed": (int(pruned.removed.sum()) - lost.lost) / wrong,
-        "true_lost": lost.lost / lost.rows,
-        "rare_lost": lost.rare_lost / lost.rare_rows,
+        "wrong_removed": (int(pruned.removed.sum()) - gone.sum())
+        / (len(pruned.removed) - before.sum()),
+        "true_lost": gone.sum() / before.sum(),
+        "rare_lost": (gone & rare).sum() / rare.sum(),
     }
     return {name: round(value, 5) for name, value in found.items()}
+
+
+def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
+    """Bounds of the class shares that "auto" would hold during training on these sets, if any."""
+    auto = Auto()
+    prior = auto.estimate(candidates)
+    bounds = choose(prior, auto.bounds_of(prior)).bounds
+    if bounds is None:
+        return None
+    shares = zip(candidates.classes, *bounds, strict=True)
+    return {str(name): [float(low), float(high)] for name, low, high in shares}
 
 
 def figures(given: Problem, seed: int, prior: Any) -> dict[str, Any]:

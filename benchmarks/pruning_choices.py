@@ -18,17 +18,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from pruning import DIGITS, TABLES, read_photos, shares
 from sklearn.datasets import load_digits
 from torch.nn.functional import normalize
 
 from ltpll.candidates import Candidates
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.pruning.votes import NEIGHBOURS, directions, relative_votes, remove_marked_labels
+from ltpll.pruning import (
+    NEIGHBOURS,
+    directions,
+    nearest_neighbours,
+    relative_votes,
+    remove_marked_labels,
+)
 from ltpll.runs.environment import environment
-from ltpll.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
+from ltpll.synthetic import long_tail_subset, uniform_candidates
 from ltpll.views import FeatureViews
-from pruning import DIGITS, TABLES, read_photos, shares
+from ltpll_research.set_origins import crowd_candidates
 
 LOST = 0.03
 THRESHOLDS, NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5), (10, 20, 30)
@@ -65,18 +71,18 @@ def measure(x: Any, y: Any, sets: Candidates) -> dict[str, Any]:
     equal = distinct_sets(sets).of_row
     runs = np.concatenate([[0], np.cumsum(equal[1:] != equal[:-1])])
     index = {
-        way: nearest_neighbours(features, NEIGHBOURS).rows.numpy() for way, features in ways.items()
+        way: nearest_neighbours(features, NEIGHBOURS).numpy() for way, features in ways.items()
     }
     for what, groups in (("without runs of equal sets", runs), ("without equal sets", equal)):
         index[what] = nearest_neighbours(
             directions(x), NEIGHBOURS, groups=torch.from_numpy(groups)
-        ).rows.numpy()
+        ).numpy()
     compared = {
         way: at_equal_loss(relative_votes(rows, sets), sets, y) for way, rows in index.items()
     }
     grid = []
     for k in NUMBERS:
-        votes = relative_votes(nearest_neighbours(directions(x), k).rows.numpy(), sets)
+        votes = relative_votes(nearest_neighbours(directions(x), k).numpy(), sets)
         grid += [
             {"neighbours": k, "threshold": t, **shares(remove_marked_labels(sets, votes < t), y)}
             for t in THRESHOLDS

@@ -118,7 +118,7 @@ def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
 
 
 def test_an_image_set_with_its_own_candidates_is_used_unchanged():
-    own = Candidates.from_sets([[c, (c + 1) % 4] for c in coloured_images().y_train])
+    own = Candidates.of([[c, (c + 1) % 4] for c in coloured_images().y_train])
     drawn = draw_problem(Experiment.from_mapping(SMALL), coloured_images(candidates=own))
     assert len(drawn.y) == 96
     assert torch.equal(drawn.candidates.labels, own.labels)
@@ -245,7 +245,7 @@ def test_the_authors_draw_is_refused_where_it_is_not_defined(images, change, mes
 
 
 def test_an_image_set_with_its_own_candidates_ignores_the_draw():
-    images = coloured_images(candidates=Candidates.from_sets([[0, 1]] * 96))
+    images = coloured_images(candidates=Candidates.of([[0, 1]] * 96))
     problem = draw_problem(Experiment.from_mapping({**SMALL, "draw": "authors"}), images)
     assert len(problem.y) == 96
     assert torch.equal(problem.candidates.labels, images.candidates.labels)

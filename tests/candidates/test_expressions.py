@@ -118,7 +118,7 @@ def test_names_in_lists_and_given_classes_are_literal():
     assert names_of(Candidates.of(['["!x", "*"]', "y|!z", '["z"]'])) == [{"!x", "*"}, {"y"}, {"z"}]
     assert names_of(Candidates.of(["!x", "y"], classes=["y", "!x"])) == [{"!x"}, {"y"}]
     assert names_of(Candidates.of([{"!x", "y"}, {"y"}])) == [{"!x", "y"}, {"y"}]
-    assert names_of(Candidates.from_series(["!y", ["!y", "z"]])) == [{"!y", "z"}, {"!y", "z"}]
+    assert names_of(Candidates.of(pd.Series(["!y", ["!y", "z"]]))) == [{"!y", "z"}, {"!y", "z"}]
 
 
 def test_missing_strings_stand_for_every_class_on_request():

@@ -45,7 +45,7 @@ def rows(labels):
         (np.asarray([[0, 1], [1, 0], [1, 1]]), [[1], [0], [0, 1]], False),  # an array is a matrix
         (pd.DataFrame({"b": [1, 0, 1], "a": [0, 1, 1]}), [["b"], ["a"], ["b", "a"]], False),
         (pd.DataFrame({"label": ["b", "a", "b"]}), [["b"], ["a"], ["b"]], True),
-        (Candidates.from_sets([["b", "a"], ["a"]]), [["a", "b"], ["a"]], False),
+        (Candidates.of([["b", "a"], ["a"]]), [["a", "b"], ["a"]], False),
     ],
 )
 def test_every_form_is_read(y, expected, certain):
@@ -104,7 +104,7 @@ def test_what_cannot_be_labels_is_refused(y, classes, message):
 
 def test_sets_of_other_classes_are_refused():
     assert "2 classes, but 3" in refusal(
-        lambda: read_labels(Candidates.from_sets([["a"], ["b"]]), ("a", "b", "c")), InputError
+        lambda: read_labels(Candidates.of([["a"], ["b"]]), ("a", "b", "c")), InputError
     )
 
 

@@ -70,7 +70,7 @@ def test_with_known_labels_the_balanced_score_is_balanced_accuracy():
     _, probabilities = drawn(0)
     labels = np.random.default_rng(1).integers(0, 6, len(probabilities))
     score = approximated_balanced_accuracy_score(
-        Candidates.from_sets([[label] for label in labels], n_classes=6), probabilities
+        Candidates.of([[label] for label in labels], n_classes=6), probabilities
     )
     assert score == pytest.approx(balanced_accuracy_score(labels, probabilities.argmax(1)))
 
@@ -78,7 +78,7 @@ def test_with_known_labels_the_balanced_score_is_balanced_accuracy():
 def test_with_known_labels_both_are_accuracy():
     _, probabilities = drawn(0)
     labels = np.random.default_rng(1).integers(0, 6, len(probabilities))
-    candidates = Candidates.from_sets([[label] for label in labels], n_classes=6)
+    candidates = Candidates.of([[label] for label in labels], n_classes=6)
     accuracy = (probabilities.argmax(1) == labels).mean()
     assert covering_rate_score(candidates, probabilities.argmax(1)) == pytest.approx(accuracy)
     assert approximated_accuracy_score(candidates, probabilities) == pytest.approx(accuracy)

@@ -45,7 +45,7 @@ def test_the_loss_is_the_cross_entropy_of_its_logits_plus_the_log_of_the_mean_ta
 
 def test_balanced_predictions_come_from_the_head_and_others_do_not():
     x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
-    candidates = Candidates.from_sets([[i % 3, (i + i // 7) % 3] for i in range(60)])
+    candidates = Candidates.of([[i % 3, (i + i // 7) % 3] for i in range(60)])
     extra = BalancedHead()
     model = build_model("mlp", 0, n_inputs=2, n_classes=3, hidden=(8,))
     trainer = PartialLabelTrainer(

@@ -12,14 +12,8 @@ from ltpll.errors import InputError
 from ltpll.priors import estimate_prior, set_priors
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.set_priors import average_prior, em_prior
-from ltpll.synthetic import (
-    crowd_candidates,
-    grouped_candidates,
-    neighbour_candidates,
-    superclass_candidates,
-    top_k_candidates,
-    uniform_candidates,
-)
+from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
+from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
 
 
 def long_tail(n, n_classes, imbalance, seed):
@@ -50,7 +44,7 @@ def pictures_of_scenes(n=600, n_classes=12, seed=0):
         objects = rng.choice(n_classes, 2 + rng.poisson(2), p=scenes[scene]).tolist()
         sets += [set(objects)] * len(objects)
         labels += objects
-    return Candidates.from_sets(sets, n_classes=n_classes), np.asarray(labels)
+    return Candidates.of(sets, n_classes=n_classes), np.asarray(labels)
 
 
 # ---- the regime ----------------------------------------------------------------------------------
@@ -200,7 +194,7 @@ def test_bounds_tighten_with_the_width_and_never_leave_what_is_possible():
 
 
 def test_known_labels_are_counted():
-    found = estimate_prior(Candidates.from_sets([[0]] * 6 + [[1]] * 3 + [[3]] * 2, n_classes=4))
+    found = estimate_prior(Candidates.of([[0]] * 6 + [[1]] * 3 + [[3]] * 2, n_classes=4))
     assert found.regime == "known"
     for values in (found.estimate, found.lower, found.upper):
         np.testing.assert_allclose(values, np.asarray([6, 3, 0, 2]) / 11)
@@ -210,9 +204,7 @@ def test_known_labels_are_counted():
 
 @pytest.mark.parametrize("how", ["auto", "sets", "average"])
 def test_a_class_that_is_never_a_candidate_has_no_share(how):
-    found = estimate_prior(
-        Candidates.from_sets([{0}, {0}, {0, 2}, {2}, {2, 4}], n_classes=6), how=how
-    )
+    found = estimate_prior(Candidates.of([{0}, {0}, {0, 2}, {2}, {2, 4}], n_classes=6), how=how)
     for values in (found.estimate, found.lower, found.upper):
         assert values[[1, 3, 5]].tolist() == [0, 0, 0]
     assert found.seen.tolist() == [True, False, True, False, True, False]
@@ -270,7 +262,7 @@ def test_many_sparse_sets_take_seconds():
 def test_classes_that_are_nowhere_candidates_do_not_speak_against_independence():
     labels = np.repeat(np.arange(5), [200, 100, 50, 25, 12])
     sets = uniform_candidates(labels, 5, 0.4, seed=0)
-    wider = Candidates.from_sets([sets.row(i) for i in range(len(labels))], n_classes=9)
+    wider = Candidates.of([sets.row(i) for i in range(len(labels))], n_classes=9)
     assert estimate_prior(wider).regime == estimate_prior(sets).regime == "independent"
 
 
@@ -285,7 +277,7 @@ def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero
         means.append(drawn[(drawn > 0) & (drawn < 1)].mean())
     np.testing.assert_allclose(found.centre, np.asarray(means) / sum(means), atol=2e-3)
     assert (found.centre > 0).all()
-    known = estimate_prior(Candidates.from_sets([[0], [0], [1]]))
+    known = estimate_prior(Candidates.of([[0], [0], [1]]))
     np.testing.assert_array_equal(known.centre, known.estimate)
 
 

@@ -15,12 +15,8 @@ from ltpll.priors.grouping import (
     runs_of_equal_sets,
     typical_groups,
 )
-from ltpll.synthetic import (
-    crowd_candidates,
-    grouped_candidates,
-    neighbour_candidates,
-    uniform_candidates,
-)
+from ltpll.synthetic import uniform_candidates
+from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
 
 
 def test_runs_are_those_of_a_loop():
@@ -132,6 +128,6 @@ def test_groups_show_in_the_counts_of_their_sets_whatever_their_order():
 
 
 def test_single_labels_give_no_result():
-    sets = distinct_sets(Candidates.from_sets([[0], [1], [0]]))
+    sets = distinct_sets(Candidates.of([[0], [1], [0]]))
     assert order_test(sets) is None
     assert counts_test(sets) is None

@@ -10,13 +10,8 @@ from ltpll.priors import independence
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.independence import absences_test, pairs_test, sizes_test
 from ltpll.priors.regime import SIZE
-from ltpll.synthetic import (
-    crowd_candidates,
-    neighbour_candidates,
-    superclass_candidates,
-    top_k_candidates,
-    uniform_candidates,
-)
+from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
+from ltpll_research.set_origins import crowd_candidates, neighbour_candidates
 
 
 def long_tail(n, n_classes, imbalance, rng):
@@ -147,12 +142,10 @@ def test_a_class_that_is_rarer_than_one_that_is_never_true_is_found():
 
 
 def test_sets_that_cannot_tell_give_no_result():
-    two = distinct_sets(Candidates.from_sets([[0], [1], [0, 1]] * 20))
+    two = distinct_sets(Candidates.of([[0], [1], [0, 1]] * 20))
     assert pairs_test(two) is None
     assert sizes_test(two) is None
-    assert (
-        pairs_test(distinct_sets(Candidates.from_sets([[0]] * 9 + [[1]] * 9, n_classes=5))) is None
-    )
+    assert pairs_test(distinct_sets(Candidates.of([[0]] * 9 + [[1]] * 9, n_classes=5))) is None
     assert sizes_test(distinct_sets(Candidates.from_matrix(np.ones((9, 4), int)))) is None
 
 

@@ -72,7 +72,7 @@ def test_the_average_uniform_target_is_that_of_a_loop():
 
 
 def test_the_deviation_of_known_labels_is_the_multinomials():
-    sets = distinct_sets(Candidates.from_sets([[0]] * 5000 + [[1]] * 3000 + [[2]] * 2000))
+    sets = distinct_sets(Candidates.of([[0]] * 5000 + [[1]] * 3000 + [[2]] * 2000))
     prior, _ = em_prior(sets)
     share = np.asarray([0.5, 0.3, 0.2])
     np.testing.assert_allclose(

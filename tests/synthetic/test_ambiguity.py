@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltpll.synthetic import remove_labels, superclass_candidates, uniform_candidates
+from ltpll.synthetic import superclass_candidates, uniform_candidates
 from support.refusals import refusal
 
 
@@ -157,26 +157,3 @@ def test_an_ambiguity_that_is_no_probability_is_refused(draw, q):
 
 def test_one_class_is_refused():
     assert "1 class" in refusal(lambda: uniform_candidates([0, 0], 1, 0.5, seed=0))
-
-
-def test_labels_are_removed_from_the_share_of_sets_and_nothing_else_changes():
-    y = np.random.default_rng(0).integers(0, 5, 4000)
-    sets = uniform_candidates(y, 5, 0.3, seed=0)
-    found = remove_labels(sets, y, 0.25, seed=1)
-    lost = ~found.contains(torch.from_numpy(y)).numpy()
-    assert lost.mean() == pytest.approx(0.25, abs=0.03)
-    for i in range(len(y)):
-        expected = set(sets.row(i)) - ({int(y[i])} if lost[i] else set())
-        assert (
-            set(found.row(i)) == expected
-            if expected
-            else (len(found.row(i)) == 1 and found.row(i) != [int(y[i])])
-        )
-    assert found.row(0) == remove_labels(sets, y, 0.25, seed=1).row(0)
-    assert "The share is 1.5" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
-
-
-def test_wrong_labels_in_the_place_of_the_only_one_are_all_equally_frequent():
-    y = np.zeros(3000, dtype=np.int64)
-    found = remove_labels(uniform_candidates(y, 4, 0.0, seed=0), y, 1.0, seed=0)
-    np.testing.assert_allclose(found.rows_per_class() / 3000, [0, 1 / 3, 1 / 3, 1 / 3], atol=0.04)

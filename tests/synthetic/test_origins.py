@@ -5,18 +5,10 @@ import pytest
 import torch
 
 from ltpll.errors import InputError
-from ltpll.synthetic import (
-    crowd_candidates,
-    crowd_votes,
-    grouped_candidates,
-    neighbour_candidates,
-    top_k_candidates,
-)
+from ltpll.synthetic import crowd_votes, top_k_candidates
 
 LABELS = np.random.default_rng(0).integers(0, 9, 500)
 DRAW = {
-    "crowd": lambda labels, seed=0: crowd_candidates(labels, 9, seed=seed),
-    "neighbours": lambda labels, seed=0: neighbour_candidates(labels, 9, seed=seed),
     "top-k": lambda labels, seed=0: top_k_candidates(labels, 9, 3, seed=seed),
 }
 
@@ -36,35 +28,6 @@ def test_labels_out_of_range_are_refused(name):
         DRAW[name]([0, 9])
 
 
-def test_annotators_are_right_as_often_as_they_should_be_and_err_as_the_confusion_says():
-    confusion = np.zeros((3, 3))
-    confusion[0, 1], confusion[1, 2], confusion[2, 0], confusion[2, 1] = 1, 1, 1, 3
-    labels = np.repeat(np.arange(3), 4000)
-    dense = (
-        crowd_candidates(labels, 3, seed=0, accuracies=[0.7], confusion=confusion).dense().numpy()
-    )
-    expected = [[1, 0.3, 0], [0, 1, 0.3], [0.3 / 4, 0.9 / 4, 1]]
-    for c in range(3):
-        np.testing.assert_allclose(dense[labels == c].mean(0), expected[c], atol=0.03)
-
-
-def test_perfect_annotators_leave_no_doubt():
-    assert crowd_candidates(LABELS, 9, seed=0, accuracies=[1, 1, 1]).max_size == 1
-
-
-def test_neighbours_are_adjacent_and_extend_by_their_reach_on_average():
-    labels = np.full(3000, 50)
-    candidates = neighbour_candidates(labels, 101, seed=0, reach=3)
-    for i in range(50):
-        row = candidates.row(i)
-        assert row == list(range(row[0], row[-1] + 1))
-        assert row[0] >= 44
-        assert row[-1] <= 56
-    assert float(candidates.sizes.float().mean()) == pytest.approx(7, abs=0.2)
-    edge = neighbour_candidates([0, 100], 101, seed=0)
-    assert (edge.row(0)[0], edge.row(1)[-1]) == (0, 100)
-
-
 def test_a_model_without_doubt_still_lists_k_labels():
     candidates = top_k_candidates(LABELS, 9, 4, seed=0, signal=100.0)
     assert candidates.sizes.tolist() == [4] * 500
@@ -72,33 +35,13 @@ def test_a_model_without_doubt_still_lists_k_labels():
     assert weak.contains(torch.from_numpy(LABELS)).all()
 
 
-def test_every_label_of_a_picture_is_the_truth_of_one_of_its_rows():
-    candidates, labels = grouped_candidates(80, [4, 3, 2, 1, 1], seed=0)
-    groups = candidates.groups.numpy()
-    assert sorted(set(groups.tolist())) == list(range(80))
-    for group in range(80):
-        rows = np.flatnonzero(groups == group)
-        assert (np.diff(rows) == 1).all()
-        for i in rows:
-            assert candidates.row(int(i)) == sorted(set(labels[rows].tolist()))
-
-
-def test_classes_repeat_as_often_as_they_should():
-    candidates, labels = grouped_candidates(3000, np.ones(4), seed=0, repeats=[0, 0.5, 1, 2])
-    pictures = [len(set(candidates.groups.numpy()[labels == c].tolist())) for c in range(4)]
-    np.testing.assert_allclose(np.bincount(labels) / pictures, [1, 1.5, 2, 3], rtol=0.08)
-
-
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: crowd_candidates([0], 2, seed=0, accuracies=[1.2]),
-        lambda: crowd_candidates([0], 2, seed=0, accuracies=[]),
-        lambda: crowd_candidates([0], 2, seed=0, confusion=np.ones((3, 3))),
-        lambda: neighbour_candidates([0], 2, seed=0, reach=-1),
+        lambda: crowd_votes([0], 2, seed=0, annotators=[1.2]),
+        lambda: crowd_votes([0], 2, seed=0, annotators=[]),
+        lambda: crowd_votes([0], 2, seed=0, confusion=np.ones((3, 3))),
         lambda: top_k_candidates([0], 2, 3, seed=0),
-        lambda: grouped_candidates(5, [1], seed=0),
-        lambda: grouped_candidates(0, [1, 1], seed=0),
     ],
 )
 def test_settings_out_of_range_are_refused(draw):

@@ -23,12 +23,7 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.settings import Count, Plain, Seed, Share, Within, with_settings
-from ltpll.synthetic import (
-    long_tail_subset,
-    remove_labels,
-    superclass_candidates,
-    uniform_candidates,
-)
+from ltpll.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.schedule import check_milestones
@@ -38,6 +33,7 @@ from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet
 from ltpll_research.recording import record_training
+from ltpll_research.set_origins import remove_labels
 
 # These only change predictions, so they are evaluated on runs without a rebalancer; the first also
 # on those of RECORDS, whose targets may have drifted away from the prior that it reads off the
@@ -416,7 +412,7 @@ def train(
     problem = draw_problem(experiment, images)
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
-    with locked_for_training(run, trainer) as unfinished:
+    with locked_for_training(run) as unfinished:
         if not unfinished:
             return
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)

@@ -1,4 +1,4 @@
-"""Recording: the runs of benchmarks and studies, and what their records hold for tables and plots."""
+"""Recording: the runs of benchmarks and studies, and what their records hold."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def record_training(
         candidates: Their candidate sets.
         evaluate: Measures the training.
         before_done: Writes other files of the run, before the marker says that it is finished.
-        checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run starts
-            again.
+        checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run
+            starts again.
         checkpoint_seconds: The minimum time between two checkpoints.
         callbacks: Further callbacks, called after the epoch was logged.
         **facts: Further entries of the result.
     """
-    begin_run(run, trainer, resumes=checkpoint_every > 0)
+    begin_run(run, resumes=checkpoint_every > 0)
     path = run.folder / RunFile.CHECKPOINT
     log = RunLog(run, evaluate, durable=checkpoint_every > 0)
     last = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []

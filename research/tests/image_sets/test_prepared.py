@@ -389,7 +389,7 @@ def test_a_damaged_set_is_refused(good, root, damage, fragment):
 )
 def test_damaged_candidates_are_refused(root, offsets, labels, fragment):
     x, y = np.zeros((3, 2, 2, 3), dtype=np.uint8), np.asarray([0, 1, 0])
-    candidates = Candidates.from_sets([[0, 1], [1], [0]])
+    candidates = Candidates.of([[0, 1], [1], [0]])
     folder = write_image_set(
         ImageSet("voc2007", x, y, x, y, ("a", "b"), candidates=candidates), root
     )

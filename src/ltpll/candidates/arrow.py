@@ -20,6 +20,13 @@ def is_frame(source: Any) -> bool:
     return (_is_pandas(source) or is_arrow(source)) and hasattr(source, "columns")
 
 
+def pandas_frame(source: Any) -> Any:
+    """A table as a DataFrame of pandas; None if it is something else, such as an array."""
+    if not is_frame(source):
+        return None
+    return arrow_table(source).to_pandas() if is_arrow(source) else source
+
+
 def _is_pandas(source: Any) -> bool:
     return type(source).__module__.partition(".")[0] == "pandas"
 

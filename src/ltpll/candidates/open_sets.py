@@ -64,7 +64,7 @@ class OpenSets(Candidates):
             size of a set, from 0 to the number of classes.
 
     Attributes:
-        outside_labels: (N,) the added label of each row, a number of any type; −1 where there is none.
+        outside_labels: (N,) the added label of each row, a number of any type; −1 for none.
         strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded
             steps hold on to it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,6 @@ from ltpll.candidates.scores import read_scores, tempered
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
@@ -114,8 +111,9 @@ class Candidates:
             source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or
                 pyarrow), a list of sets, or a list, array or column (pandas, polars, pyarrow) of
                 lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"`
-                (every class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a
-                score for each name.
+                (every class) or `"cat:0.7|dog:0.3"` (with scores, see `from_scores`); or a list of
+                dictionaries with a score for each name. Names in lists are literal, and blanks
+                around names are dropped.
             classes: The names of the classes in order; by default the column names of a table, or
                 the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
@@ -138,6 +136,9 @@ class Candidates:
             ('cat', 'dog', 'fox')
             >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
             [0, 1]
+            >>> taxonomy = {"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}
+            >>> Candidates.of(["Vulpes", "wolf"], taxonomy=taxonomy).row(0)
+            [0, 1]
         """
         has_rules = taxonomy is not None or empty != "stop"
         module = type(source).__module__.split(".")[0]
@@ -157,27 +158,27 @@ class Candidates:
             source = source.tolist()
         is_listed = isinstance(source, (list, tuple))
         has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
+        has_cells = is_listed and (has_rules or has_scores or _all_strings(source))
         if isinstance(source, Candidates):
             found = source
         elif is_matrix:
             found = cls.from_matrix(source, classes=classes)
-        elif (
-            module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source)))
-        ):
-            tree: dict[str, Any] = {"classes": classes, "taxonomy": taxonomy, "empty": empty}
-            found = cls.from_series(source, n_classes=n_classes, separator=separator, **tree)
+        elif module == "pandas" or has_cells:
+            cells = source.tolist() if module == "pandas" else source
+            tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
+            rules = SetRules(tree, empty)
+            sets, scores = read_cells(cells, separator, classes, n_classes, rules)
+            found = cls.from_flat(*sets)
+            found = found if scores is None else found.with_weights(tempered(scores))
         elif not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             which = f"Candidates cannot be read from {shown(source)}"
             raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
         else:
-            found = cls.from_sets(source, classes=classes, n_classes=n_classes)
-        found._check_n_classes(n_classes)
+            found = cls.from_flat(*read_sets(source, classes, n_classes))
+        if n_classes not in (None, found.n_classes):
+            own = counted(found.n_classes, "class", "classes")
+            raise InputError(f"n_classes is {n_classes}, but the sets have {own}: leave it out.")
         return found if groups is None else found.with_groups(groups)
-
-    def _check_n_classes(self, n_classes: int | None) -> None:
-        if n_classes not in (None, self.n_classes):
-            found = counted(self.n_classes, "class", "classes")
-            raise InputError(f"n_classes is {n_classes}, but the sets have {found}: leave it out.")
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None) -> Candidates:
@@ -231,81 +232,6 @@ class Candidates:
         """
         sets, scores = read_scores(matrix, top_k, mass, classes)
         return cls.from_flat(*sets).with_weights(tempered(scores))
-
-    @classmethod
-    def from_sets(
-        cls,
-        sets: Iterable[Iterable[Hashable]],
-        *,
-        classes: Sequence[Hashable] | None = None,
-        n_classes: int | None = None,
-    ) -> Candidates:
-        """Build candidates from one set or list of labels per row.
-
-        Args:
-            sets: Labels are class names if `classes` is given or if they are strings, and class
-                numbers from 0 otherwise.
-            classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes; by default, numbers run up to the largest one that
-                occurs.
-
-        Raises:
-            InputError: A row is empty or not a collection, or a label is not a class.
-
-        Examples:
-            >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
-            Candidates(2 rows, 4 classes, 1.50 candidates per row)
-        """
-        found = cls.from_flat(*read_sets(sets, classes, n_classes))
-        found._check_n_classes(n_classes)
-        return found
-
-    @classmethod
-    def from_series(
-        cls,
-        series: pd.Series | Sequence[Any],
-        *,
-        classes: Sequence[Hashable] | None = None,
-        n_classes: int | None = None,
-        separator: str = SEPARATOR,
-        taxonomy: Taxonomy | Mapping[str, str] | None = None,
-        empty: str = "stop",
-    ) -> Candidates:
-        """Build candidates from strings such as `cat|dog`, or lists as JSON or Python writes them.
-
-        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every
-        class; and if all names end in a number, as in `cat:0.7|dog:0.3`, the numbers are scores
-        that weight the candidates (see `from_scores`). Names in lists are literal.
-
-        Args:
-            series: A pandas Series, array or list; its items may also be collections of names.
-                Blanks around names are dropped.
-            classes: The names of the classes in order; by default the sorted names that occur.
-            n_classes: The number of classes, if the items hold class numbers.
-            separator: What separates the names.
-            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`,
-                or the parent of each name.
-            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every
-                class).
-
-        Raises:
-            InputError: A row is empty, a name is not a class, or the names seem to be separated by
-                something else.
-
-        Examples:
-            >>> import pandas as pd
-            >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
-            ('cat', 'dog', 'fox')
-            >>> taxonomy = {"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}
-            >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy=taxonomy).row(0)
-            [0, 1]
-        """
-        cells = series.tolist() if hasattr(series, "tolist") else list(series)
-        tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
-        sets, scores = read_cells(cells, separator, classes, n_classes, SetRules(tree, empty))
-        found = cls.from_flat(*sets)
-        found._check_n_classes(n_classes)
-        return found if scores is None else found.with_weights(tempered(scores))
 
     @classmethod
     def from_flat(

@@ -25,7 +25,8 @@ class Taxonomy:
         InputError: The names form a circle.
 
     Examples:
-        >>> Taxonomy({"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).classes_below("Vulpes")
+        >>> groups = {"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}
+        >>> Taxonomy(groups).classes_below("Vulpes")
         ('red fox', 'fennec')
     """
 

@@ -15,7 +15,8 @@ from ltpll.cli.options import output_option, takes_settings
 from ltpll.cli.report import check_is_table_run
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
-from ltpll.runs.run import read_result
+from ltpll.runs.run import read_result, run_of_file
+from ltpll.runs.run_files import RunFile
 from ltpll.settings import values_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def describe(
     top: Top = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Describe candidate sets: their sizes, pairs, ambiguity, origin, and the class prior.
+    """Describe candidate sets: their sizes, pairs, origin, and the class prior.
 
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of
     zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
@@ -55,7 +56,9 @@ def describe(
     from ltpll.convert.candidate_files import read_candidates
 
     path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
-    if path.is_dir() or (path.suffix == ".json" and _is_result_file(path)):
+    has_folders = path.is_dir() and any(one.is_dir() for one in path.iterdir())
+    is_run = path.is_dir() and not (has_folders and run_of_file(path / RunFile.CONFIG) is None)
+    if is_run or (path.suffix == ".json" and _is_result_file(path)):
         if given:
             raise InputError(f"{given[0]} says how a file is read: leave it out for {source}.")
         found = _sets_of_run(path)
@@ -87,7 +90,7 @@ def print_description(source: str, sets: LabelledSets, top: int, *, as_json: boo
 def _is_result_file(path: Path) -> bool:
     """Whether a JSON file is the record of a run; one that cannot be read, by its name."""
     from ltpll.convert.json_formats import json_format
-    from ltpll.convert.json_stream import json_items
+    from ltpll.tables.json_stream import json_items
 
     try:
         items = json_items(path)
@@ -150,7 +153,6 @@ def _show(source: str, found: Description, top: int) -> None:
         _print(f"Never a candidate, and excluded from every estimated imbalance: {shown}.")
     _show_sizes(found)
     _show_pairs(found)
-    _show_ambiguity(found)
     _show_regime(found)
     _show_prior(found)
     _show_classes(found, top)
@@ -183,6 +185,7 @@ def _show_sizes(found: Description) -> None:
         for name, n in bins.items()
     )
     print_table(("size", "rows", "share", ""), rows, left=[3])
+    _print(f"On average, a wrong label joins a set with probability {found.wrong_label_rate:.3f}.")
 
 
 def _show_pairs(found: Description) -> None:
@@ -219,26 +222,6 @@ def _short(name: Any, most: int) -> str:
 
 def _both(names: Iterable[Any]) -> str:
     return " + ".join(_short(name, 19) for name in names)
-
-
-def _show_ambiguity(found: Description) -> None:
-    _print_heading("Ambiguity")
-    _print(f"On average, a wrong label joins a set with probability {found.wrong_label_rate:.3f}.")
-    between = "From the sets alone, it is between {:.3f} and {:.3f}.".format(
-        *found.ambiguity_bounds
-    )
-    if found.ambiguity_degree is None:
-        _print(
-            "The ambiguity degree, the largest such probability of any label in any class, depends "
-            f"on the true labels. {between}"
-        )
-    else:
-        _print(
-            "The ambiguity degree, the largest share of a class's examples whose sets hold the "
-            "same "
-            f"wrong label, is {found.ambiguity_degree:.3f}; small classes raise it by chance. "
-            f"{between}"
-        )
 
 
 def _show_regime(found: Description) -> None:

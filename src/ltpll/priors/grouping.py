@@ -115,9 +115,10 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     """Compare the runs of equal sets with those of shuffled rows.
 
     If the rows may have been sorted by class, they are shuffled within blocks of rows with a common
-    label. If they may have been sorted by set, which leaves one run of each set in a block, runs_of_equal_sets
-    say nothing, and the result is marked as `sorted`. The number of equal neighbours among shuffled
-    rows has at most about twice its mean as variance, from which the p-value follows.
+    label. If they may have been sorted by set, which leaves one run of each set in a block, runs of
+    equal sets say nothing, and the result is marked as `sorted`. The number of equal neighbours
+    among shuffled rows has at most about twice its mean as variance, from which the p-value
+    follows.
 
     Returns:
         The result, or None if there are no two neighbouring rows of several labels.

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from ltpll.synthetic.ambiguity import remove_labels, superclass_candidates, uniform_candidates
+from ltpll.synthetic.ambiguity import superclass_candidates, uniform_candidates
 from ltpll.synthetic.digits import load_digits_split
 from ltpll.synthetic.example_tables import example_tables
 from ltpll.synthetic.longtail import class_sizes, long_tail_subset
-from ltpll.synthetic.origins import (
-    crowd_candidates,
-    crowd_votes,
-    grouped_candidates,
-    neighbour_candidates,
-    top_k_candidates,
-)
+from ltpll.synthetic.origins import crowd_votes, top_k_candidates
 from ltpll.synthetic.squares import four_squares
 
 __all__ = [
     "class_sizes",
-    "crowd_candidates",
     "crowd_votes",
     "example_tables",
     "four_squares",
-    "grouped_candidates",
     "load_digits_split",
     "long_tail_subset",
-    "neighbour_candidates",
-    "remove_labels",
     "superclass_candidates",
     "top_k_candidates",
     "uniform_candidates",

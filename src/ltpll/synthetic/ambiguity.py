@@ -87,44 +87,6 @@ def joining_probabilities(
     return np.where(superclass[:, None] == superclass[None, :], inside, outside)
 
 
-def remove_labels(
-    candidates: Candidates, labels: npt.ArrayLike, share: float, *, seed: int
-) -> Candidates:
-    """Remove the true label from a share of the candidate sets, for sets that lack it.
-
-    Args:
-        candidates: The candidate sets.
-        labels: True class numbers.
-        share: The probability that a set loses its true label.
-        seed: Seed of the random numbers.
-
-    Returns:
-        The sets without these labels; a set that would be empty gets a random wrong label.
-
-    Raises:
-        InputError: The share is not a probability.
-
-    Examples:
-        >>> sets = uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0)
-        >>> remove_labels(sets, [0, 1, 2], 1.0, seed=0).contains(torch.tensor([0, 1, 2]))
-        tensor([False, False, False])
-    """
-    in_range(share, "The share", 0, 1)
-    y, n_classes = np.asarray(labels, dtype=np.int64), candidates.n_classes
-    rng = np.random.default_rng(seed)
-    lost = rng.random(len(y)) < share
-    instead = (y + rng.integers(1, n_classes, len(y))) % n_classes
-    numbers = candidates.labels.cpu().numpy().astype(np.int64)
-    rows = np.repeat(np.arange(len(y)), candidates.sizes.cpu().numpy())
-    kept = ~(lost[rows] & (numbers == y[rows]))
-    empty = np.flatnonzero(np.bincount(rows[kept], minlength=len(y)) == 0)
-    rows = np.concatenate([rows[kept], empty])
-    numbers = np.concatenate([numbers[kept], instead[empty]])
-    order = np.argsort(rows, kind="stable")
-    indptr = np.searchsorted(rows[order], np.arange(len(y) + 1))
-    return Candidates.from_flat(indptr, numbers[order], n_classes, candidates.classes)
-
-
 def join_labels(
     labels: npt.ArrayLike, probability: npt.NDArray[np.float64], rng: RandomNumbers
 ) -> Candidates:

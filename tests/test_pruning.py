@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
 
-from ltpll import Candidates, prune_candidates
-from ltpll.pruning import votes
-from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.synthetic import grouped_candidates, uniform_candidates
+from ltpll import Candidates, prune_candidates, pruning
+from ltpll.pruning import nearest_neighbours
+from ltpll.synthetic import uniform_candidates
+from ltpll_research.set_origins import grouped_candidates
 from support.refusals import refusal
 
 
@@ -47,7 +48,7 @@ def by_loop(x, sets, weights, groups, k, threshold):
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
-    monkeypatch.setattr(votes, "VOTES_PER_PASS", 100)  # in several passes
+    monkeypatch.setattr(pruning, "VOTES_PER_PASS", 100)  # in several passes
     x, labels = blobs(120, 4, seed=0)
     candidates = uniform_candidates(labels, 4, 0.4, seed=1)
     rng = np.random.default_rng(2)
@@ -68,10 +69,6 @@ def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
     assert [pruned.removed_from(i) for i in range(120)] == [
         [c for c in before if c not in after] for before, after in zip(sets, expected, strict=True)
     ]
-    assert pruned.changed().tolist() == [i for i in range(120) if expected[i] != sets[i]]
-    assert pruned.rows_per_class().tolist() == [
-        sum(c in pruned.removed_from(i) for i in range(120)) for c in range(4)
-    ]
     assert pruned.candidates.groups is candidates.groups
     if weighted:
         for i in (0, 50, 119):
@@ -84,16 +81,13 @@ def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
             )
 
 
-def test_lost_labels_are_counted_overall_and_in_the_rarest_third():
+def test_marked_labels_are_removed():
     given = Candidates.of([[0, 1], [0, 1], [0, 2], [2, 0], [1, 2], [0]], n_classes=3)
     removed = np.asarray(
         [1, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0], dtype=bool
     )  # 0 of row 0, 1 of row 1, 2 of row 2, 1 of row 4
-    pruned = votes.remove_marked_labels(given, removed)
+    pruned = pruning.remove_marked_labels(given, removed)
     assert [pruned.candidates.row(i) for i in range(6)] == [[1], [0], [0], [0, 2], [2], [0]]
-    # Row 3 lacks its true label from the start, and that of row 5 is unknown. Class 2 is the
-    # rarest.
-    assert pruned.lost([0, 0, 2, 1, 1, -1]) == votes.Lost(rows=4, lost=3, rare_rows=1, rare_lost=1)
 
 
 def test_no_set_becomes_empty_and_single_candidates_stay():
@@ -124,13 +118,18 @@ def test_dividing_by_the_frequency_keeps_true_rare_labels():
     x = (rng.normal(size=(6, 5)) * 2)[labels] + 1.5 * rng.normal(size=(len(labels), 5))
     fair = prune_candidates(x, candidates)
     index = nearest_neighbours(
-        votes.directions(torch.from_numpy(x).float()), votes.NEIGHBOURS
-    ).rows.numpy()
-    by_plain_votes = votes.relative_votes(index, candidates, frequency_power=0)
-    plain = votes.remove_marked_labels(
+        pruning.directions(torch.from_numpy(x).float()), pruning.NEIGHBOURS
+    ).numpy()
+    by_plain_votes = pruning.relative_votes(index, candidates, frequency_power=0)
+    plain = pruning.remove_marked_labels(
         candidates, by_plain_votes < np.sort(by_plain_votes)[int(fair.removed.sum())]
     )
-    assert fair.lost(labels).rare_lost < plain.lost(labels).rare_lost
+    rare = torch.from_numpy(np.where(labels >= 4, labels, -1))
+    kept = {
+        name: int(one.candidates.contains(rare).sum())
+        for name, one in (("fair", fair), ("plain", plain))
+    }
+    assert kept["fair"] > kept["plain"]
 
 
 @pytest.mark.parametrize(
@@ -145,3 +144,63 @@ def test_dividing_by_the_frequency_keeps_true_rare_labels():
 )
 def test_what_cannot_be_used_is_refused(features, options, words):
     assert words in refusal(lambda: prune_candidates(features, ["cat|dog", "dog"], **options))
+
+
+# ---- neighbours
+
+
+def neighbours_by_loop(x, k, groups=None):
+    """Row by row, in double precision; of equal distances the lower number first."""
+    found = []
+    for i in range(len(x)):
+        others = [j for j in range(len(x)) if j != i and (groups is None or groups[i] != groups[j])]
+        distances = [(float(np.linalg.norm(x[i].astype(np.float64) - x[j])), j) for j in others]
+        row = [j for _, j in sorted(distances)[:k]]
+        found.append(row + [-1] * (k - len(row)))
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("n", [700, 1031])  # blocks of 64 rows, and a shorter one at the end
+def test_neighbours_are_those_of_scikit_learn(monkeypatch, n):
+    monkeypatch.setattr(pruning, "VALUES_PER_BLOCK", 64 * n)
+    # Far from the origin, where products lose precision.
+    x = np.random.default_rng(n).normal(size=(n, 12)).astype(np.float32) + 100
+    x[: n // 2] += np.arange(n // 2)[:, None] / 50  # in an order
+    found = nearest_neighbours(torch.from_numpy(x), 7)
+    reference = NearestNeighbors(n_neighbors=7, algorithm="brute").fit(x.astype(np.float64))
+    np.testing.assert_array_equal(found, reference.kneighbors()[1])
+
+
+def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
+    monkeypatch.setattr(pruning, "VALUES_PER_BLOCK", 1600)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(90, 3)).astype(np.float32)
+    groups = rng.integers(0, 20, 90)
+    x += groups[:, None] * 5  # the nearest rows are those of the own group
+    found = nearest_neighbours(torch.from_numpy(x), 5, groups=torch.from_numpy(groups))
+    np.testing.assert_array_equal(found, neighbours_by_loop(x, 5, groups))
+
+
+def test_of_equal_distances_the_lower_number_comes_first(monkeypatch):
+    monkeypatch.setattr(pruning, "VALUES_PER_BLOCK", 1600)
+    x = np.repeat(np.random.default_rng(2).integers(0, 9, size=(30, 4)), 3, axis=0).astype(
+        np.float32
+    )  # each row three times
+    found = nearest_neighbours(torch.from_numpy(x), 2)
+    np.testing.assert_array_equal(
+        found, [[j for j in range(i - i % 3, i - i % 3 + 3) if j != i] for i in range(90)]
+    )
+
+
+def test_if_all_rows_are_equal_every_neighbour_is_another_row(monkeypatch):
+    monkeypatch.setattr(pruning, "VALUES_PER_BLOCK", 1600)
+    found = nearest_neighbours(torch.full((50, 3), 0.1), 4)
+    assert (found != torch.arange(50)[:, None]).all()
+    assert all(len(set(row)) == 4 and min(row) >= 0 for row in found.tolist())
+
+
+def test_with_fewer_rows_than_neighbours_the_rest_is_missing():
+    found = nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), 4)
+    assert found.tolist() == [[1, 2, -1], [0, 2, -1], [1, 0, -1]]
+    alone = nearest_neighbours(torch.zeros(3, 2), 1, groups=torch.zeros(3, dtype=torch.int64))
+    assert alone.tolist() == [[-1], [-1], [-1]]

@@ -1,9 +1,9 @@
-"""Votes: the sets of a row's nearest neighbours vote on its candidates."""
+"""Pruning: candidates that the sets of a row's nearest neighbours vote against are removed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from torch import Tensor
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.formatting import counted
-from ltpll.pruning.neighbours import OnProgress, nearest_neighbours
 from ltpll.validation import as_inputs, in_range, whole_number
 from ltpll.views import FeatureViews
 
@@ -24,17 +23,11 @@ from ltpll.views import FeatureViews
 NEIGHBOURS, THRESHOLD = 20, 0.3
 FREQUENCY_POWER = 0.5
 VOTES_PER_PASS = 1 << 22  # limits the memory of votes, which are dense: rows × classes
+VALUES_PER_BLOCK = 1 << 24  # limits memory, which must not grow with the square of the rows
+SPARE = 4  # further neighbours that are kept until distances are computed without cancellation
+NOBODY = -1
 
 Array = npt.NDArray[np.float64]
-
-
-class Lost(NamedTuple):
-    """How many true labels pruning has removed, in all classes and in the rarest third."""
-
-    rows: int
-    lost: int
-    rare_rows: int
-    rare_lost: int
 
 
 @dataclass(frozen=True)
@@ -57,31 +50,6 @@ class Pruned:
         start, end = int(self.given.offsets[row]), int(self.given.offsets[row + 1])
         return [int(label) for label in self.given.labels[start:end][self.removed[start:end]]]
 
-    def changed(self) -> npt.NDArray[np.int64]:
-        """The rows from which something was removed, in ascending order."""
-        return np.flatnonzero(self.candidates.sizes.numpy() < self.given.sizes.numpy())
-
-    def rows_per_class(self) -> Tensor:
-        """The number of rows from which each class was removed, (C,)."""
-        return torch.bincount(
-            self.given.labels[self.removed].long(), minlength=self.given.n_classes
-        )
-
-    def lost(self, labels: npt.ArrayLike) -> Lost:
-        """Count removed true labels, for evaluation.
-
-        Args:
-            labels: True class numbers, −1 where unknown.
-        """
-        true = torch.as_tensor(np.asarray(labels, dtype=np.int64))
-        before = self.given.contains(true)
-        gone = (before & ~self.candidates.contains(true)).numpy()
-        counts = np.bincount(true[before], minlength=self.given.n_classes)
-        order = np.argsort(counts, kind="stable")
-        order = order[counts[order] > 0]
-        rare = np.isin(true.numpy(), order[: max(1, len(order) // 3)]) & before.numpy()
-        return Lost(int(before.sum()), int(gone.sum()), int(rare.sum()), int((gone & rare).sum()))
-
 
 def prune_candidates(
     features: Any,
@@ -89,7 +57,7 @@ def prune_candidates(
     *,
     neighbours: int = NEIGHBOURS,
     threshold: float = THRESHOLD,
-    on_progress: OnProgress | None = None,
+    scaled: bool = False,
 ) -> Pruned:
     """Remove candidates that the sets of the nearest neighbours vote against.
 
@@ -112,7 +80,7 @@ def prune_candidates(
         neighbours: The number of neighbours that vote.
         threshold: The smallest share of the best candidate's votes with which a candidate is kept,
             from 0 (nothing is removed) to 1.
-        on_progress: Called several times with the amount of finished work and its total.
+        scaled: Whether the sizes of features say how much each counts, as after a `ColumnEncoder`.
 
     Returns:
         The pruned sets, and which labels were removed.
@@ -143,14 +111,51 @@ def prune_candidates(
     if len(x) != len(sets):
         which = f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}"
         raise InputError(f"{which}: give one set per row.")
-    x = directions(x.cpu())
-    index = nearest_neighbours(x, neighbours, groups=sets.groups, on_progress=on_progress).rows
-    return remove_marked_labels(sets, relative_votes(index.numpy(), sets) < threshold)
+    x = directions(x.cpu(), scaled=scaled)
+    index = nearest_neighbours(x, neighbours, sets.groups).numpy()
+    return remove_marked_labels(sets, relative_votes(index, sets) < threshold)
 
 
-def directions(x: Tensor) -> Tensor:
+def nearest_neighbours(x: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
+    """Find the k nearest other rows of every row, by Euclidean distance, in blocks of rows.
+
+    Args:
+        x: (N, d) float32 features on the CPU.
+        k: The number of neighbours.
+        groups: (N,) integers; rows of the same group are not neighbours of each other.
+
+    Returns:
+        The numbers of these rows, (N, k), the nearest first, or (N, N) if there are fewer rows; −1
+        where a row has fewer than k others. Of rows at the same distance, the one with the lower
+        number comes first. If more rows than k have the same smallest distance, it is arbitrary,
+        but reproducible, which of them are found.
+
+    Examples:
+        >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).flatten()
+        tensor([1, 0, 1])
+    """
+    n, kept = len(x), min(k + SPARE, len(x))
+    groups = torch.arange(n) if groups is None else groups
+    shifted = x - x.mean(0)
+    half = shifted.square().sum(1) / 2
+    blocks = torch.arange(n).split(max(1, VALUES_PER_BLOCK // max(n, kept * x.shape[1])))
+    found = []
+    for rows in blocks:
+        # Half the squared distances, without what the distances of a row have in common.
+        distances = torch.addmm(half, shifted[rows], shifted.T, alpha=-1)
+        distances.masked_fill_(groups[rows][:, None] == groups, torch.inf)
+        nearest, index = distances.topk(kept, dim=1, largest=False)
+        index = index.masked_fill(nearest.isinf(), NOBODY).sort(dim=1).values
+        # From differences, since distances from products are inexact for rows that are close.
+        exact = torch.linalg.vector_norm(x[index.clamp_min(0)].sub_(x[rows][:, None]), dim=2)
+        order = exact.masked_fill_(index == NOBODY, torch.inf).argsort(dim=1, stable=True)
+        found.append(index.gather(1, order)[:, :k])
+    return torch.cat(found)
+
+
+def directions(x: Tensor, *, scaled: bool = False) -> Tensor:
     """Standardised features of length one: their distance depends on their angle alone."""
-    return torch.nn.functional.normalize(FeatureViews.of(x).plain(x), dim=1)
+    return torch.nn.functional.normalize(FeatureViews.of(x, scaled=scaled).plain(x), dim=1)
 
 
 def relative_votes(
