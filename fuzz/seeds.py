@@ -7,10 +7,13 @@ import json
 import random
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -274,6 +277,90 @@ def parquet(table: Any, **options: Any) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
+
+
+SHEET_TOKENS = (b"<row>", b"</c>", b't="e"', b't="s"', b"<v>1e999</v>", b"XFD1048576", b"&lt;")
+_OFFICE = "http://schemas.openxmlformats.org"
+_SHEETS = f"{_OFFICE}/spreadsheetml/2006/main"
+
+
+def workbook(**sheets: Sequence[Sequence[Any]]) -> bytes:
+    """An Excel file with these rows in each sheet; an exception is a cell with this error."""
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return "<c/>"
+        if isinstance(value, Exception):
+            return f'<c t="e"><v>{value}</v></c>'
+        if isinstance(value, bool):
+            return f'<c t="b"><v>{int(value)}</v></c>'
+        if isinstance(value, datetime):
+            days = (value - datetime(1899, 12, 30)).total_seconds() / 86400
+            return f'<c s="1"><v>{days}</v></c>'
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
+        return f"<c><v>{value}</v></c>"
+
+    parts = {
+        "_rels/.rels": [("officeDocument", "xl/workbook.xml")],
+        "xl/_rels/workbook.xml.rels": [
+            ("styles", "styles.xml"),
+            *(("worksheet", f"sheet{i}.xml") for i in range(len(sheets))),
+        ],
+    }
+    content = {
+        name: f'<Relationships xmlns="{_OFFICE}/package/2006/relationships">'
+        + "".join(
+            f'<Relationship Id="r{i}" Target="{target}" '
+            f'Type="{_OFFICE}/officeDocument/2006/relationships/{kind}"/>'
+            for i, (kind, target) in enumerate(links)
+        )
+        + "</Relationships>"
+        for name, links in parts.items()
+    }
+    named = "".join(
+        f'<sheet name="{escape(name)}" sheetId="{i + 1}" r:id="r{i + 1}"/>'
+        for i, name in enumerate(sheets)
+    )
+    relations = f'xmlns:r="{_OFFICE}/officeDocument/2006/relationships"'
+    content["xl/workbook.xml"] = (
+        f'<workbook xmlns="{_SHEETS}" {relations}><sheets>{named}</sheets></workbook>'
+    )
+    content["xl/styles.xml"] = (
+        f'<styleSheet xmlns="{_SHEETS}"><cellXfs><xf numFmtId="0"/><xf numFmtId="22"/></cellXfs>'
+        "</styleSheet>"
+    )
+    for i, rows in enumerate(sheets.values()):
+        cells = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+        content[f"xl/sheet{i}.xml"] = (
+            f'<worksheet xmlns="{_SHEETS}"><sheetData>{cells}</sheetData></worksheet>'
+        )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in content.items():
+            archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
+    return packed.getvalue()
+
+
+@cache
+def workbook_seeds() -> list[bytes]:
+    day, missing = datetime(2024, 1, 2), ValueError("#N/A")
+    header = ["id", "candidates", "x", "when", "ok"]
+    rows = [["a", "cat|dog", 1.5, day, True], ["b", "fox", missing, day, False], ["c", "cat", 3]]
+    scores = [["p_cat", "p_dog", "is_cat", "is_dog"], [0.25, 0.75, 0, 1], [0.5, 0.5, 1, 1]]
+    return [
+        workbook(data=[header, *rows]),
+        workbook(data=[header, *rows], s=[]),
+        workbook(a=scores),
+    ]
+
+
+JSON_LINES = (
+    b'{"id":"a","candidates":["cat","dog"],"x":1,"y":"u"}\n'
+    b'{"id":"b","candidates":["fox"],"x":2.5,"label":"fox"}\n',
+    b'{"candidates":{"cat":0.5,"dog":0.25},"x":null}\n\n{"candidates":"dog|fox","x":true}\n',
+    b'{"is_cat":1,"is_dog":0,"p_cat":0.5,"p_dog":0.5}\n{"is_cat":true,"is_dog":"1","p_cat":1}',
+)
 
 
 @cache
@@ -738,7 +825,7 @@ def image_set_files() -> dict[str, bytes]:
 
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (4, 2, 2, 3), dtype=np.uint8), np.asarray([0, 1, 2, 1])
-    sets = Candidates.from_sets([[0, 1], [1], [2, 0], [1]], n_classes=3)
+    sets = Candidates.of([[0, 1], [1], [2, 0], [1]], n_classes=3)
     image_set = ImageSet(
         "voc2007", x, y, x, y, ("a", "b", "c"), np.asarray([0, 0, 1]), sets, ("s", "t")
     )

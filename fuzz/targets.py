@@ -230,14 +230,12 @@ def run_strings(case: bytes, folder: Path) -> None:
     text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")
     lines = text.split("\n")
     if option in (0, 7):
-        check_candidates(Candidates.from_series(pd.Series(lines, dtype=object)))
+        check_candidates(Candidates.of(pd.Series(lines, dtype=object)))
     elif option == 1:
-        check_candidates(
-            Candidates.from_series(pd.Series(lines[1:], dtype=object), separator=lines[0])
-        )
+        check_candidates(Candidates.of(pd.Series(lines[1:], dtype=object), separator=lines[0]))
     elif option == 2:
         check_candidates(
-            Candidates.from_series(pd.Series(lines[1:], dtype=object), classes=lines[0].split("|"))
+            Candidates.of(pd.Series(lines[1:], dtype=object), classes=lines[0].split("|"))
         )
     elif option == 3:
         check_candidates(read_labels(pd.Series(lines, dtype=object)).candidates)
@@ -318,7 +316,7 @@ def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
 @cache
 def _problem() -> tuple[Any, Candidates]:
     rng = np.random.default_rng(0)
-    sets = Candidates.from_sets(
+    sets = Candidates.of(
         [[i % 3, (i + 1) % 3] if i % 2 else [i % 3] for i in range(8)], n_classes=3
     )
     return rng.normal(size=(8, 2)).astype(np.float32), sets
@@ -558,6 +556,22 @@ TARGETS: dict[str, Target] = {
             len(READINGS) + 2,
             (b"PAR1",),
             [seeds.odd_table],
+        ),
+        Target(
+            "xlsx",
+            table_target(".xlsx"),
+            seeds.workbook_seeds,
+            len(READINGS) + 2,
+            seeds.SHEET_TOKENS,
+            [zip_mutation],
+        ),
+        Target(
+            "json-lines",
+            table_target(".jsonl"),
+            lambda: seeds.JSON_LINES,
+            len(READINGS) + 2,
+            seeds.JSON_TOKENS,
+            [json_mutation],
         ),
         Target(
             "label-studio",

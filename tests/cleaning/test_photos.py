@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import torch
@@ -16,6 +15,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.pictures import on_disk
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
+from support.tiny_backbones import write_mean_colours
 from support.user_tables import rows_of, write_trees
 
 QUICK = [
@@ -37,18 +37,7 @@ def trees(tmp_path_factory):
     """Pictures, labels.csv and two backbones: mean colours, and EfficientNet-Lite0."""
     folder = tmp_path_factory.mktemp("trees")
     write_trees(folder)
-    node = onnx.helper.make_node("GlobalAveragePool", ["x"], ["features"])
-    shapes = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 3, *rest))
-        for name, rest in (("x", (16, 16)), ("features", (1, 1)))
-    ]
-    graph = onnx.helper.make_graph([node], "colours", shapes[:1], shapes[1:])
-    onnx.save(
-        onnx.helper.make_model(
-            graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
-        ),
-        folder / "colours.onnx",
-    )
+    write_mean_colours(folder / "colours.onnx")
     pretrained = Backbone.from_pretrained("efficientnet-lite0")
     small = Backbone(
         pretrained.encoder,

@@ -150,6 +150,7 @@ REFUSED = {
     "mixed types": ({"x": [1, 2, 3, "many"] * 5}, "but also 'many'"),
     "two orders": ({"t": ["13/01/2024", "01/13/2024"] * 5}, "have two orders"),
     "infinite": ({"x": [1.0, np.inf, 2.0]}, "Row 2 has an infinite value"),
+    "huge": ({"x": [1.0, 1e308, -1e308]}, "Row 2 has an infinite value, or one beyond"),
     "lists": ({"x": [[1], [2]] * 5}, "lists or other objects"),
     "nothing": ({"x": ["a"] * 5}, "No column tells the rows apart"),
 }
@@ -166,6 +167,7 @@ def test_columns_that_cannot_be_used_are_refused_in_one_sentence(case):
 NEW = {
     "words for numbers": ({"size": ["big"] * N}, "Row 1 holds 'big' in the column 'size'"),
     "words for dates": ({"seen": ["soon"] * N}, "in the column 'seen' of dates"),
+    "another order": ({"seen": ["12/31/2024"] * N}, "Row 1 holds '12/31/2024'"),
 }
 
 
@@ -203,6 +205,56 @@ def test_tables_of_polars_are_read_alike():
     np.testing.assert_allclose(of_polars, ColumnEncoder().fit_transform(table), atol=1e-6)
 
 
+@pytest.mark.parametrize("first", ["%d/%m/%Y", "%m/%d/%Y"])
+def test_days_and_months_are_not_swapped_in_silence(first):
+    days = pd.date_range("2024-01-01", periods=N)
+    encoder = ColumnEncoder().fit(pd.DataFrame({"t": days.strftime(first)}))
+    other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}[first]
+    with pytest.raises(InputError, match="in the column 't' of dates"):
+        encoder.transform(pd.DataFrame({"t": days.strftime(other)}))
+
+
+def test_languages_without_spaces_are_prose_and_names_are_not():
+    letters = [chr(0x4E00 + i) for i in range(N)]
+    prose = pd.DataFrame({"note": [f"两只狼在{one}的森林里奔跑" for one in letters]})
+    encoder = ColumnEncoder().fit(prose)
+    assert encoder.describe() == "1 column: 1 text"
+    assert encoder.transform(prose).any(1).all()
+    unknown = encoder.transform(pd.DataFrame({"note": ["قطة كبيرة تنام", "", None]}))
+    assert not unknown.any()  # no known letters
+    names = pd.DataFrame({"name": [f"王{one}" for one in letters], "x": range(0, 2 * N, 2)})
+    with pytest.warns(InputWarning, match="'name'"):
+        assert list(ColumnEncoder().fit(names).columns_) == ["x"]
+
+
+def test_no_column_varies_more_than_a_few_numbers_do():
+    """Which is why classifiers must not standardise each output."""
+    encoder = ColumnEncoder().fit(mixed())
+    found = encoder.transform(mixed()).var(0)
+    sizes = [len(one.names) for one in encoder.columns_.values()]
+    sums = {
+        name: part.sum()
+        for name, part in zip(encoder.columns_, np.split(found, np.cumsum(sizes)[:-1]), strict=True)
+    }
+    assert sizes[-1] > 50
+    assert 0.4 < min(sums.values()) < max(sums.values()) < 4
+
+
+def test_long_texts_are_counted():
+    texts = [f"{i} foxes and a few badgers" for i in range(N - 1)]
+    table = pd.DataFrame({"note": [*texts, "many more foxes " * 1000]})
+    encoder = ColumnEncoder().fit(table)
+    encoder.transform(table)
+    assert encoder.n_cut == 1
+    encoder.transform(table[:5])
+    assert encoder.n_cut == 0
+
+
+def test_a_text_of_a_megabyte_in_a_column_of_categories_has_a_short_name():
+    table = pd.DataFrame({"c": ["a" * 1_000_000, "b", "c"] * 10})
+    assert max(map(len, ColumnEncoder().fit(table).get_feature_names_out())) < 250
+
+
 def test_it_stands_in_front_of_a_classifier():
     table = mixed()
     sets = Candidates.of([{i % 3, (i + 1) % 3} for i in range(N)])
@@ -214,3 +266,15 @@ def test_it_stands_in_front_of_a_classifier():
 @parametrize_with_checks([ColumnEncoder()])
 def test_it_is_a_transformer_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_a_column_that_pandas_calls_categorical_is_one_whatever_its_cells_are():
+    children = pd.Series(["1", "2", "3", "more"] * 10)
+    frame = pd.DataFrame({"children": children.astype("category")})
+    encoder = ColumnEncoder().fit(frame)
+    assert encoder.describe() == "1 column: 1 category"
+    codes = encoder.transform(frame)
+    for level in ("1", "2", "3", "more"):  # rows of a level are alike, and unlike all others
+        rows = (children == level).to_numpy()
+        assert len(np.unique(codes[rows], axis=0)) == 1
+    assert len(np.unique(codes, axis=0)) == 4

@@ -3,6 +3,7 @@ class.
 """
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
 
@@ -42,6 +43,18 @@ def tiny_backbone(seed=0):
                     0.3 * torch.randn(tensor.shape, generator=g) + (name.endswith("1.weight"))
                 )
     return Backbone(network.eval(), PREPROCESSING, name="tiny")
+
+
+def write_mean_colours(path):
+    """An .onnx backbone for pictures of 16 × 16, whose three features are their mean colour."""
+    node = onnx.helper.make_node("GlobalAveragePool", ["x"], ["features"])
+    shapes = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 3, *rest))
+        for name, rest in (("x", (16, 16)), ("features", (1, 1)))
+    ]
+    graph = onnx.helper.make_graph([node], "colours", shapes[:1], shapes[1:])
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
 
 
 def coloured_pictures(n=60, side=16, seed=0):

@@ -19,8 +19,8 @@ from ltpll.convert.candidate_files import read_candidates
 from ltpll.convert.open import read_label_table
 from ltpll.tables import memory_limits as expansion
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
+from ltpll.tables.opening import whole_table
 from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import whole_table
 from support.refusals import refusal
 
 GIB = 1 << 30

@@ -12,7 +12,7 @@ from pyarrow import csv
 
 from ltpll.errors import InputError
 from ltpll.tables import streaming
-from ltpll.tables.streaming import open_table
+from ltpll.tables.opening import open_table
 from support.processes import environment_of_tests
 from support.refusals import refusal
 

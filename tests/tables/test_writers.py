@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltpll.tables import writers as outputs
-from ltpll.tables.streaming import whole_table
+from ltpll.tables.opening import whole_table
 from ltpll.tables.writers import write_table
 from support.refusals import refusal
 

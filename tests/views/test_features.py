@@ -34,6 +34,16 @@ def test_features_that_float32_would_blur_are_standardised_in_float64(scale, off
     assert float(views.plain(torch.from_numpy(x[:1]))[0, 0]) == float(plain[0, 0])
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_scaled_features_are_divided_by_the_root_of_their_mean_square(kind):
+    x = (np.random.default_rng(0).normal(2, [1, 10, 0.1, 0], (500, 4))).astype(kind)
+    plain = FeatureViews.of(torch.from_numpy(x), scaled=True).plain(torch.from_numpy(x))
+    centred = x - x.mean(0, dtype=np.float64)
+    np.testing.assert_allclose(plain, centred / np.sqrt((centred**2).mean()), atol=1e-4)
+    constant = torch.ones(3, 2)
+    assert not FeatureViews.of(constant, scaled=True).plain(constant).any()
+
+
 def test_images_are_standardised_by_channel():
     x = (
         torch.randn(50, 3, 4, 5, generator=torch.Generator().manual_seed(0))

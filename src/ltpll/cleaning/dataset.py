@@ -19,6 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.feature_files import feature_rows, is_array
 from ltpll.cleaning.results import CleanedTable
 from ltpll.columns import ColumnEncoder
+from ltpll.columns.encoder import NoColumnsError
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.pictures.cache import embedding_cache_folder
@@ -26,13 +27,12 @@ from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.on_disk import stored_pictures
 from ltpll.pictures.sizes import suitable_side
 from ltpll.tables.label_table import LabelTable
-from ltpll.tables.reading import Reading
+from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
+from ltpll.tables.streaming import TABLE_SUFFIXES
 from ltpll.validation import as_inputs
 
-TRAINING = ("train", "training")
-HELD_OUT = ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
 ReadingProgress = Callable[[str, int, int], None]
-"""Called with what is being read ("table" or "pictures"), how much was read, and how much there is."""
+"""Called with what is being read, "table" or "pictures", how much was read, and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class TableSource:
     """Where examples are read from: a table, and its pictures or features if it holds no features.
 
     Args:
-        table: A .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector.
+        table: A table, or a pattern for several; a .mat file; JSON of a labelling tool or detector;
+            or a folder of pictures, which is also given as `images`.
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
         features: A second table with the same ids, or an .npy or .npz array, joined by the ids in
@@ -55,6 +56,8 @@ class TableSource:
             float32 would blur them.
         encoder: What turns columns that are not all finite numbers into such; it is fitted to the
             rows for training, unless it is already. Without one, they are refused or left out.
+            With one, the columns of a table are joined with the features of its pictures, or of
+            the second table or the array.
     """
 
     table: Path
@@ -121,6 +124,10 @@ class Examples:
     def fingerprint_of_texts(self) -> str:
         """A hash of what training does not see, but a run stores beside its labels."""
         texts: list[Any] = [*texts_of_rows(self.table), self.table.feature_names]
+        if (frame := self.table.frame) is not None:
+            from pandas.util import hash_pandas_object
+
+            texts.append(hash_pandas_object(frame, index=False).to_numpy().tobytes().hex())
         if (votes := self.table.votes) is not None:
             texts.append(votes.names)
             texts += [part.tolist() for part in (votes.rows, votes.annotators, votes.labels)]
@@ -180,29 +187,42 @@ def read_examples(
     if source.backbone is not None and images is None:
         problem = "A backbone computes features of pictures: give their folder with --images"
         raise InputError(f"{problem}, or leave --backbone out.")
-    if source.reading.features is not None and (images is not None or is_array(features)):
+    inside = images is None and features is None
+    joins = (
+        not inside and source.encoder is not None and source.table.suffix.lower() in TABLE_SUFFIXES
+    )
+    apart = images is not None or is_array(features)
+    if source.reading.features is not None and apart and not joins:
         beside = "pictures" if images is not None else f"the array {features}"
         problem = f"table.features chooses columns of a table, but the features come from {beside}"
         raise InputError(f"{problem}: leave it out.")
-    inside = images is None and features is None
 
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
+    chosen = source.reading.features
+    if joins and (known := getattr(source.encoder, "columns_", None)) is not None:
+        chosen = tuple(known)
+    elif not inside and not (joins and (apart or chosen is None)):
+        chosen = ()  # or those of the second table
     table = read_label_table(
         source.table,
-        source.reading if inside else replace(source.reading, features=()),
+        replace(source.reading, features=chosen),
         needs_candidates=needs_candidates,
         exact=source.exact,
-        every_kind=source.encoder is not None and inside,
+        every_kind=source.encoder is not None and (inside or joins),
         on_progress=progress_of("table"),
     )
-    if images is not None:
-        return _with_pictures(source, images, table, device, progress_of("pictures"))
     kind = torch.float64 if source.exact else None
+    if not inside:
+        frame = _frame(table)
+        table = replace(table, frame=frame, features=None, feature_names=(), left_out=())
+    if images is not None:
+        found = _with_pictures(source, images, table, device, progress_of("pictures"))
+        return _joined(found, source.encoder)
     if features is not None:
         x, table = feature_rows(source.table, features, source.reading, table, exact=source.exact)
-        return Examples(table, as_inputs(x, "given", kind).numpy(), [])
+        return _joined(Examples(table, as_inputs(x, "given", kind).numpy(), []), source.encoder)
     if source.encoder is not None and (encoded := _encoded(table, source.encoder)) is not None:
         return encoded
     if table.features is None:
@@ -218,18 +238,41 @@ def _encoded(table: LabelTable, encoder: ColumnEncoder) -> Examples | None:
 
     An encoder that is not fitted learns from the rows to train on.
     """
-    fitted, frame = hasattr(encoder, "columns_"), table.frame
+    fitted = hasattr(encoder, "columns_")
+    asked = fitted or encoder.kinds or encoder.numbers != "scaled"
+    frame = _frame(table) if asked else table.frame
     if frame is None:
-        asked = fitted or encoder.kinds or encoder.numbers != "scaled"
-        if table.features is None or not asked:
-            return None
-        import pandas as pd
-
-        frame = pd.DataFrame(table.features, columns=list(table.feature_names))
+        return None
     if not fitted:
         encoder = clone(encoder).fit(frame[_rows_to_train_on(table)])
     table = replace(table, feature_names=tuple(encoder.columns_))
     return Examples(table, encoder.transform(frame), [], encoder=encoder)
+
+
+def _joined(found: Examples, encoder: ColumnEncoder | None) -> Examples:
+    """The examples with the columns of their table beside their features, if it has any."""
+    frame = found.table.frame
+    if frame is None or encoder is None:
+        return found
+    training = _rows_to_train_on(found.table)
+    fitted = hasattr(encoder, "columns_")
+    try:
+        encoder = encoder if fitted else clone(encoder).fit(frame[training])
+    except NoColumnsError:
+        return found
+    encoded = encoder.transform(frame)
+    if not fitted:
+        encoder.fit_beside(found.x[training], encoded[training])
+    return replace(found, x=encoder.join(found.x, encoded), encoder=encoder)
+
+
+def _frame(table: LabelTable) -> Any:
+    """The columns of features of a table as a DataFrame; None if there are none."""
+    if table.frame is not None or table.features is None:
+        return table.frame
+    import pandas as pd
+
+    return pd.DataFrame(table.features, columns=list(table.feature_names))
 
 
 def _with_pictures(

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.json_formats import is_tool_file
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.output import read_picture_names
 from ltpll.tables.columns import id_key
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
+from ltpll.tables.opening import READABLE, open_table
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 
 IDS = "ids"  # the array of an .npz file that names the rows of the others
 Names = Mapping[str, Sequence[str]]
@@ -49,14 +49,15 @@ def feature_rows(
         InputError: The file cannot be read, or does not have the features of each example.
     """
     has_ids = bool({"id", "path", "task"} & table.columns.keys())
-    has_ids |= table_path.suffix.lower() in JSON_SUFFIXES
+    has_ids |= is_tool_file(table_path)
     names: Names
-    if path.suffix.lower() in TABLE_SUFFIXES:
+    if path.suffix.lower() in READABLE:
         other = _read_feature_table(path, reading, table, exact)
         assert other.features is not None
         x = other.features
         names = {"id": other.ids.tolist()} if {"id", "path"} & other.columns.keys() else {}
         table = replace(table, feature_names=other.feature_names, left_out=other.left_out)
+        table = replace(table, notes=(*table.notes, *other.notes))
         if has_ids and not names:
             problem = f"{path} has no column {shown(Reading.id)} to join the features by"
             raise InputError(f"{problem}: add it, with the ids of the table.")
@@ -129,7 +130,7 @@ def _rows_of_examples(path: Path, names: Names, table: LabelTable) -> npt.NDArra
 def _read_feature_array(path: Path) -> tuple[npt.NDArray[Any], Names]:
     """An array of features, and the names of its rows, if they are known."""
     if not is_array(path):
-        suffixes = ", ".join(TABLE_SUFFIXES)
+        suffixes = ", ".join(READABLE)
         raise InputError(f"Features are read from .npy, .npz, {suffixes}, not from {path.name}.")
     found: Sequence[str] = ()
 

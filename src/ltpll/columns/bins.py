@@ -77,7 +77,9 @@ class PiecewiseLinear(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Place the bins by the quantiles of the rows."""
         x = validate_data(self, X, dtype=[np.float64, np.float32])
         bins = max(2, min(whole_number(self.bins, 1, "bins"), MOST_VALUES // x.shape[1]))
-        self.edges_ = [bin_edges(column, bins) for column in x.T]
+        found = [bin_edges(column, bins) for column in x.T]
+        # A single bin would repeat its column.
+        self.edges_ = [edges if len(edges) > 2 else edges[:0] for edges in found]
         return self
 
     def transform(self, X: Any) -> Numbers:
@@ -95,5 +97,7 @@ class PiecewiseLinear(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             given = range(self.n_features_in_) if input_features is None else input_features
             names = [f"x{one}" if isinstance(one, int) else str(one) for one in given]
         binned = zip(names, self.edges_, strict=True)
-        bins = [f"{name} [{k + 1}]" for name, edges in binned for k in range(len(edges) - 1)]
+        bins = [
+            f"{name} [{k + 1}]" for name, edges in binned for k in range(max(0, len(edges) - 1))
+        ]
         return np.asarray([*names, *bins], dtype=object)

@@ -15,6 +15,7 @@ from ltpll.errors import printable
 
 MOST_LEVELS = 64  # with an output of their own
 LEAST_ROWS, LEAST_SHARE = 5, 0.002  # of a level with an output of its own
+LONGEST_NAME = 200  # characters
 MOST_COUNTED = 50_000  # levels whose frequency is kept
 
 
@@ -49,7 +50,7 @@ class CategoryColumn:
     @property
     def names(self) -> list[str]:
         """What is appended to the name of the column for each output."""
-        own = [f"={printable(level)}" for level in self._shown]
+        own = [f"={printable(level[:LONGEST_NAME])}" for level in self._shown]
         others = [" (other)"] * self.others + [" (frequency)"] * bool(self.frequencies)
         return [*own, *others, *([" (missing)"] if self.gaps else [])]
 

@@ -13,6 +13,7 @@ from ltpll.tables.columns import MISSING
 
 ISO_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}.*)?")
 OTHER_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})( \d{1,2}:\d{2}(:\d{2})?)?")
+LARGEST = 1e150  # number, whose square is still finite
 Texts = npt.NDArray[np.object_]
 Numbers = npt.NDArray[np.float64]
 
@@ -64,10 +65,10 @@ def as_numbers(name: str, values: Any) -> Numbers:
                 "correct the cell, leave it empty, or make the column a category."
             )
     numbers: Numbers = found
-    for row in np.flatnonzero(np.isinf(numbers))[:1]:
+    for row in np.flatnonzero(np.abs(numbers) > LARGEST)[:1]:
         raise CellError(
-            f"Row {row + 1} has an infinite value in the column {shown(name)}: correct the cell, "
-            "or leave it empty."
+            f"Row {row + 1} has an infinite value, or one beyond {LARGEST:g}, in the column "
+            f"{shown(name)}: correct the cell, or leave it empty."
         )
     return numbers
 
@@ -117,13 +118,14 @@ def as_times(name: str, values: Any, order: str) -> Numbers:
         how: dict[str, Any] = {"format": "ISO8601"}
         if order != "iso":
             how = {"format": "mixed", "dayfirst": order == "day first"}
-        fits = texts.map(
-            lambda text: (
-                isinstance(text, str)
-                and (ISO_DATE if order == "iso" else OTHER_DATE).fullmatch(text) is not None
-            )
-        )
-        times = pd.to_datetime(texts.where(fits, None), errors="coerce", utc=True, **how)
+        pattern = ISO_DATE if order == "iso" else OTHER_DATE
+        month = 3 if order == "day first" else 1  # pandas would swap day and month in silence
+
+        def fits(text: Any) -> bool:
+            match = pattern.fullmatch(text) if isinstance(text, str) else None
+            return match is not None and (order == "iso" or int(match[month]) <= 12)
+
+        times = pd.to_datetime(texts.where(texts.map(fits), None), errors="coerce", utc=True, **how)
         for row in np.flatnonzero(times.isna().to_numpy() & texts.notna().to_numpy())[:1]:
             raise CellError(
                 f"Row {row + 1} holds {shown(texts[row])} in the column {shown(name)} of dates: "

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
+from ltpll.candidates.arrow import pandas_frame
 from ltpll.columns.categories import CategoryColumn
 from ltpll.columns.kinds import KINDS, Kind, recognise
 from ltpll.columns.numbers import DateColumn, NumberColumn
@@ -32,7 +32,17 @@ COLUMNS: dict[str, Any] = {
     "text": TextColumn,
 }
 PLURALS = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
-Arrays = dict[str, npt.NDArray[Any]]
+BESIDE = "beside"  # the name of an array in the record
+# Of 1, 4, 16 and 256, on crops of VOC with the size of their box, with three columns of noise, and
+# with three that tell classes apart: the one whose accuracy was nowhere far below the best.
+BESIDE_SHARE = 16
+SMALLEST = 1e-6  # deviation of a feature that is not constant, beside its size
+Numbers = npt.NDArray[Any]
+Arrays = dict[str, Numbers]
+
+
+class NoColumnsError(InputError):
+    """No column of a table tells its rows apart."""
 
 
 class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -49,7 +59,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
       letters, or what a pretrained network says about them.
     - Columns that are the same in all rows, or name the rows, are left out with a warning.
 
-    It never sees labels or candidate sets.
+    The outputs of every column vary about as much together as one number does, so that no column
+    drowns the others; a classifier keeps that with `views="scaled"`. The encoder never sees labels
+    or candidate sets.
 
     Args:
         kinds: The kind of columns that are not recognised well: a dict from a name, or a pattern
@@ -62,6 +74,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         columns_: The column of each name that is used, in order.
         left_out_: Why each of the others is not.
+        n_cut: How many texts of the last call were longer than what is read of them.
         feature_names_in_: The names of the columns, if `X` was a DataFrame.
 
     Examples:
@@ -121,7 +134,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         if not self.columns_:
-            raise InputError("No column tells the rows apart: add columns of features.")
+            raise NoColumnsError("No column tells the rows apart: add columns of features.")
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -134,6 +147,42 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         frame = self._frame(X, reset=False)
         parts = [column.encode(name, frame[name]) for name, column in self.columns_.items()]
         return np.concatenate(parts, axis=1)
+
+    @property
+    def n_cut(self) -> int:
+        texts = [one for one in self.columns_.values() if isinstance(one, TextColumn)]
+        return sum(getattr(one.encoder, "n_cut", 0) for one in texts)
+
+    @property
+    def n_beside(self) -> int:
+        """The number of features that are joined with the encoded columns."""
+        return len(self.beside_[0]) if hasattr(self, "beside_") else 0
+
+    def fit_beside(self, features: Numbers, encoded: Numbers) -> Self:
+        """Learn how features of pictures, or of a file, are joined with the encoded columns.
+
+        However many features there are, together they vary `BESIDE_SHARE` times as much.
+        """
+        deviation = features.std(0, dtype=np.float64)
+        deviation[deviation <= SMALLEST * np.abs(features).max(0)] = np.inf
+        total = BESIDE_SHARE * encoded.var(0, dtype=np.float64).sum()
+        share = np.sqrt(total / max(np.isfinite(deviation).sum(), 1))
+        self.beside_ = np.stack([features.mean(0, dtype=np.float64), share / deviation])
+        return self
+
+    def join(self, features: Numbers, encoded: Numbers) -> npt.NDArray[np.float32]:
+        """Features, scaled as `fit_beside` has learned, before the encoded columns of their rows.
+
+        Raises:
+            InputError: There are more or fewer features than in training.
+        """
+        center, scale = self.beside_
+        if features.shape[1] != len(center):
+            raise InputError(
+                f"There are {counted(features.shape[1], 'feature')} beside the columns, but the "
+                f"run was trained on {len(center):,}: give features of the same kind."
+            )
+        return np.concatenate([(features - center) * scale, encoded], axis=1, dtype=np.float32)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """The name of each output, such as `colour=red`."""
@@ -163,6 +212,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 values = asdict(column)
             columns.append({"name": name, "kind": kind_of(column), "values": values})
+        if hasattr(self, "beside_"):
+            arrays[BESIDE] = self.beside_
         return {"columns": columns, "left_out": self.left_out_, "numbers": self.numbers}, arrays
 
     @classmethod
@@ -187,6 +238,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     made.columns_[column["name"]] = TextColumn.from_record(values, own)
                 else:
                     made.columns_[column["name"]] = with_settings(kind, by_full_name(kind, values))
+            if BESIDE in arrays:
+                made.beside_ = np.asarray(arrays[BESIDE], dtype=np.float64).reshape(2, -1)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise InputError("The description of the columns is damaged: train again.") from None
         made.feature_names_in_ = np.asarray(list(made.columns_), dtype=object)
@@ -199,8 +252,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns as a DataFrame, checked as scikit-learn does."""
         import pandas as pd
 
-        if is_frame(X):
-            frame = arrow_table(X).to_pandas() if is_arrow(X) else X
+        frame = pandas_frame(X)
+        if frame is not None:
             missing = [] if reset else [name for name in self.columns_ if name not in frame]
             if missing:
                 raise InputError(f"The table has no column {format_names(missing)}.")
@@ -247,8 +300,8 @@ def needs_encoding(X: Any) -> bool:
     """Whether a table or an array holds anything but numbers, or has gaps."""
     import pandas as pd
 
-    if is_frame(X):
-        frame = arrow_table(X).to_pandas() if is_arrow(X) else X
+    frame = pandas_frame(X)
+    if frame is not None:
         plain = all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes)
         return not plain or bool(frame.isna().to_numpy().any())
     array = np.asarray(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +13,9 @@ from ltpll.errors import shown
 Kind = Literal["number", "category", "date", "text", "ignore"]
 KINDS: tuple[Kind, ...] = ("number", "category", "date", "text", "ignore")
 PROSE_WORDS = 4  # on average, from which differing texts are prose
+# Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no spaces between words.
+WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+LETTERS_OF_WORD = 2
 DIFFERING = 0.5  # distinct texts, as a share of all
 NAMES = 0.95  # distinct texts, as a share of all, from which they name the rows
 LIKE_IDS = "another text in nearly every row, as ids have"
@@ -36,7 +40,7 @@ def recognise(name: str, values: Any) -> Recognised:
     values = pd.Series(values)
     if pd.api.types.is_datetime64_any_dtype(values):
         return Recognised("date") if values.nunique() > 1 else _constant()
-    if pd.api.types.is_bool_dtype(values):
+    if pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return Recognised("category") if values.nunique() > 1 else _constant()
     if pd.api.types.is_numeric_dtype(values):
         return _of_numbers(as_numbers(name, values))
@@ -72,9 +76,13 @@ def _of_numbers(found: Any) -> Recognised:
     return Recognised("number")
 
 
+def _words(text: str) -> float:
+    return len(text.split()) + len(WITHOUT_SPACES.findall(text)) / LETTERS_OF_WORD
+
+
 def _of_texts(known: Texts) -> Recognised:
     distinct = len(set(known.tolist())) / len(known)
-    words = float(np.mean([len(text.split()) for text in known]))
+    words = float(np.mean([_words(text) for text in known]))
     if words >= PROSE_WORDS and distinct >= DIFFERING:
         return Recognised("text")
     if distinct >= NAMES and len(known) >= FEW_ROWS:

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.json_formats import is_tool_file
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
+from ltpll.tables.json_stream import JSON_SUFFIXES
 from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
+from ltpll.tables.opening import READABLE, is_pattern, open_table
 from ltpll.tables.reading import DEFAULT_READING, Reading
-from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 
 MADE_OF_COLUMNS = ("class_columns", "probability_columns", "annotators")
 OF_TABLES = ("group", "label", *MADE_OF_COLUMNS, "task", "worker", "annotation")
@@ -37,8 +38,8 @@ def read_candidates(
     """Read candidate sets in every way that training can, or from an array of zeros and ones.
 
     Args:
-        path: A .csv, .tsv, .parquet, .npz, .npy or .mat file, or JSON of a labelling tool or
-            detector.
+        path: A table, an .npz, .npy or .mat file, JSON of a labelling tool or detector, or a
+            folder of pictures.
         column: The column or array that holds the sets; by default the only one, or else the column
             that `reading` names.
         reading: How to read a table; ids, paths and features are not read.
@@ -59,12 +60,12 @@ def read_candidates(
     kind = path.suffix.lower()
     if kind in ARRAY_SUFFIXES:
         return _read_array(path, column, reading)
-    if kind not in (*TABLE_SUFFIXES, ".mat", *JSON_SUFFIXES):
+    if kind not in (*READABLE, ".mat", *JSON_SUFFIXES) and not (path.is_dir() or is_pattern(path)):
         raise InputError(
-            f"{path} is not a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or "
-            ".jsonl file."
+            f"{path} is not a run folder, or a .csv, .tsv, .parquet, .xlsx, .npz, .npy, .mat, "
+            ".json or .jsonl file."
         )
-    is_table = kind in TABLE_SUFFIXES
+    is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
     if column is not None and not is_table:
         raise InputError(
             f"{path} is not a table, so it has no column {shown(column)}: omit --candidates."
@@ -76,8 +77,8 @@ def read_candidates(
             "time: give one of them."
         )
     if is_table and column is None and instead is None:
-        table = open_table(path)
-        column = table.names[0] if len(table.names) == 1 and not table.hint() else None
+        table = open_table(path, reading.sheet)
+        column = table.names[0] if len(table.names) == 1 else None
     reading = replace(reading, features=(), candidates=column or reading.candidates)
     if not (is_table and reading.annotators):  # in a table of annotations, they may be the tasks
         reading = replace(reading, id=None, path=None)

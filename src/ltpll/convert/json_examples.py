@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import as_texts, unknown_class_error
-from ltpll.convert.json_stream import Item, json_items
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
+from ltpll.tables.json_stream import Item, json_items
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 from ltpll.tables.set_columns import sorted_class_names

@@ -10,9 +10,9 @@ from typing import Literal
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.json_examples import JsonFile
-from ltpll.convert.json_stream import Item, json_items
 from ltpll.convert.label_studio import read_label_studio
 from ltpll.errors import InputError
+from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, Item, json_items
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ReadProgress, require_file
@@ -51,11 +51,24 @@ def json_format(path: Path) -> Format | None:
     return None
 
 
+def is_tool_file(path: Path) -> bool:
+    """Whether a file is JSON that is not a table; lines of JSON are, unless a tool wrote them."""
+    kind = path.suffix.lower()
+    if kind not in LINES or not path.is_file():
+        return kind in JSON_SUFFIXES and kind not in LINES
+    try:
+        return json_format(path) is not None
+    except InputError:  # whoever reads the table says what is wrong
+        return False
+
+
 def _format_of(item: Item) -> Format | None:
     """The format that an item belongs to; None if it could belong to any."""
     key = item.key
     names = item.value.keys() if isinstance(item.value, dict) else set()
     of_tasks = {"data", "annotations", "completions", "annotator", "annotation_id"}
+    if "candidates" in names:
+        return None
     if key == "" and names & of_tasks:
         return "Label Studio"
     if key in ("", "predictions") and "filepath" in names:
@@ -92,7 +105,7 @@ def read_json(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give {UNDERSTOOD}; or a table "
-            "(.csv, .tsv, .parquet)."
+            "(.csv, .tsv, .parquet, .xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():

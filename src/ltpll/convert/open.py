@@ -8,14 +8,14 @@ from typing import Any
 
 from ltpll.candidates.scores import tempered
 from ltpll.convert.json_examples import as_label_table
-from ltpll.convert.json_formats import read_json
-from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.json_formats import is_tool_file, read_json
 from ltpll.convert.matlab import mat_candidates, read_mat
 from ltpll.errors import InputError, shown
+from ltpll.pictures.files import list_pictures
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.read_tables import read_table
-from ltpll.tables.reading import DEFAULT_READING, Reading
-from ltpll.tables.streaming import ReadProgress
+from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
+from ltpll.tables.streaming import ArrowTable, ReadProgress
 
 
 def read_label_table(
@@ -27,24 +27,51 @@ def read_label_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table, a .mat file, or JSON of a labelling tool or detector.
+    """Read a table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+
+    The sets of a folder's pictures are the names of the folders in it, such as `cat|fox`; those of
+    pictures that are in none of them are empty. If all of these folders are splits, such as `train`
+    and `test`, the sets are the folders in them. Sets that are not needed are not read.
 
     The arguments, what is returned and the errors are those of `read_table`.
     """
-    kind = Path(path).suffix.lower() if isinstance(path, (str, Path)) else ""
-    if kind in JSON_SUFFIXES:
+    is_path = isinstance(path, (str, Path))
+    kind = Path(path).suffix.lower() if is_path else ""
+    if is_path and Path(path).is_dir():
+        path = FolderTable(Path(path), with_sets=needs_candidates)
+    elif is_path and is_tool_file(Path(path)):
         reading.check(is_json=True)
         found = read_json(
             Path(path), reading, needs_candidates=needs_candidates, on_progress=on_progress
         )
         return _with_score_weights(found, reading)
-    if kind == ".mat":
+    elif kind == ".mat":
         reading.check()
         return _read_mat_table(Path(path), reading, needs_candidates, exact)
     how: dict[str, Any] = {"exact": exact, "every_kind": every_kind}
     return read_table(
         path, reading, needs_candidates=needs_candidates, on_progress=on_progress, **how
     )
+
+
+class FolderTable(ArrowTable):
+    """The pictures of a folder, whose sets are the names of the folders that they are in."""
+
+    def __init__(self, folder: Path, *, with_sets: bool) -> None:
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        columns = {"path": list_pictures(folder)}
+        parts = [path.split("/") for path in columns["path"]]
+        if {own[0].lower() for own in parts} <= {*TRAINING, *HELD_OUT}:
+            columns["split"] = [own[0] for own in parts]
+            parts = [own[1:] for own in parts]
+        if with_sets:
+            columns["candidates"] = [own[0] if len(own) > 1 else "" for own in parts]
+        super().__init__(pa.table(columns))
+        self.path, self.pictures = folder, columns["path"]
+
+    def describe_row(self, i: int) -> str:
+        return f"The picture {shown(self.pictures[i], 200)} in {self.path}"
 
 
 def _with_score_weights(found: LabelTable, reading: Reading) -> LabelTable:

@@ -12,8 +12,7 @@ import numpy as np
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import SEPARATOR
-from ltpll.convert.json_formats import read_json
-from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.convert.json_formats import is_tool_file, read_json
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
 from ltpll.formatting import counted, format_names
@@ -49,7 +48,7 @@ def read_as_plain_table(
         InputError: The file cannot be read, or is a table already.
     """
     kind = path.suffix.lower()
-    if kind in JSON_SUFFIXES:
+    if is_tool_file(path):
         reading.check(is_json=True)
         found = read_json(path, reading, on_progress=on_progress)
     elif kind == ".mat":

@@ -42,7 +42,8 @@ def stored_pictures(
         folder: The folder that the paths are relative to.
         paths: One file per row.
         preprocessing: How pictures become squares.
-        cache: The folder of the file; by default `embedding_cache_folder()`, which few pictures do not need.
+        cache: The folder of the file, which few pictures do not need; by default
+            `embedding_cache_folder()`.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures read so far and the total.
 

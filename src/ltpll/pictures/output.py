@@ -14,7 +14,8 @@ from ltpll.files import check_output, remove_leftovers, write_when_complete
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.embedding import Embedded, EmbeddedBlock, embedded_blocks
 from ltpll.tables.columns import TextColumn
-from ltpll.tables.streaming import Table, open_table, whole_table
+from ltpll.tables.opening import open_table, whole_table
+from ltpll.tables.streaming import Table
 from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:

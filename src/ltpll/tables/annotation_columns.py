@@ -99,8 +99,8 @@ def find_annotation_columns(
             raise InputError(
                 f"It is unclear which column of {table.path} holds the {content}: it has "
                 f"{format_names(table.names)}; name the columns with the settings "
-                "table.task, table.worker and table.annotation (true labels, which table.label names, "
-                "are never annotations)."
+                "table.task, table.worker and table.annotation (true labels, which table.label "
+                "names, are never annotations)."
             )
         found[role] = given.get(role) or possible[0]
     has_truth = TRUE_LABEL in free and TRUE_LABEL not in found.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -13,12 +14,12 @@ from ltpll.candidates.cells import NameCodes
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.tables.dialect import COMMA_NUMBER, NUMBER
 from ltpll.tables.streaming import ReadProgress, Table, TableBatch
 
 Array = npt.NDArray[Any]
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # How people and programs write a missing number.
-MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?")
 
 
 class NotNumericError(Exception):
@@ -131,9 +132,10 @@ class TextColumn:
         if len(set(keys)) < len(keys):
             first: dict[str, int] = {}
             i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
+            before = self.table.describe_row(first[keys[i]]).replace("Row", "row", 1)
             raise InputError(
                 f"{self.table.describe_row(i)} has {shown(values[i])} in the column "
-                f"{shown(self.table.names[self.index])}, and so has row {first[keys[i]] + 1}: "
+                f"{shown(self.table.names[self.index])}, and so has {before}: "
                 "names must be distinct; rename or drop one of the two, or add a column of ids."
             )
         return values
@@ -173,6 +175,8 @@ def parse_numbers(
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+        if batch.decimal == ",":
+            return _parsed(texts(table, batch, index), number, batch.decimal)
         try:
             # Bytes are parsed without checking for UTF-8, since other text is not a number either.
             plain = column.view(pa.string()) if kind == pa.binary() else column
@@ -185,14 +189,17 @@ def parse_numbers(
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
-    """Parse numbers with surrounding blanks or missing values."""
+def _parsed(cells: Any, number: Any, decimal: str = ".") -> npt.NDArray[Any]:
+    """Parse numbers with surrounding blanks, decimal commas or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(cells)
     missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))
     trimmed = pc.if_else(missing, "nan", trimmed)
+    if decimal == ",":  # then a point may separate thousands
+        point = pc.match_substring(trimmed, ".")
+        trimmed = pc.if_else(point, "a point", pc.replace_substring(trimmed, ",", "."))
     try:
         return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
@@ -206,7 +213,9 @@ def not_a_number_error(
     """The error about a cell of a column that was `chosen` by name or found to hold numbers."""
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell or "")
-    holds = f"holds {shown(cell)}, which is not a finite number," if cell.strip() else "is empty"
+    unclear = batch.decimal != "." and re.fullmatch(COMMA_NUMBER, cell.strip())
+    why = "whose marks are unclear," if unclear else "which is not a finite number,"
+    holds = f"holds {shown(cell)}, {why}" if cell.strip() else "is empty"
     name = table.names[index]
     by_option = "" if chosen else f" with {option('ignore', (name,))}"
     return InputError(
@@ -230,7 +239,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
             parse_numbers(table, batch, index)
             found.append(index)
         except NotNumericError as error:
-            if _mostly_numbers(texts(table, batch, index)):
+            if _mostly_numbers(texts(table, batch, index), batch.decimal):
                 where = table, batch, index, error.position
                 raise not_a_number_error(*where, "numeric", chosen=False) from None
     return found
@@ -245,14 +254,15 @@ def holds_numbers(table: Table, index: int) -> bool:
     return bool(found) and any(texts(table, next(table.row_batches([index])), index).to_pylist())
 
 
-def _mostly_numbers(cells: Any) -> bool:
-    """Whether more than half of the non-missing cells are numbers."""
+def _mostly_numbers(cells: Any, decimal: str) -> bool:
+    """Whether more than half of the non-missing cells are numbers, with whichever decimal mark."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(cells)
     missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
-    numeric = pc.sum(pc.match_substring_regex(trimmed, NUMBER)).as_py()
+    pattern = NUMBER if decimal == "." else f"{NUMBER}|{COMMA_NUMBER}"
+    numeric = pc.sum(pc.match_substring_regex(trimmed, f"^({pattern})$")).as_py()
     return bool(2 * numeric > len(trimmed) - missing)
 
 

@@ -7,7 +7,9 @@ with one line of JSON, followed by the plain bytes of arrays; nothing is unpickl
 
 from __future__ import annotations
 
+import array
 import atexit
+import itertools
 import json
 import math
 import os
@@ -78,6 +80,20 @@ def parquet_sizes(path: Path) -> list[LeafSize]:
         InputError: The footer is damaged.
     """
     return [LeafSize(*sizes) for sizes in _ask_child("parquet", path)[0]]
+
+
+def sheet_cells(path: Path, sheet: str | None) -> tuple[list[str], int, list[npt.NDArray[Any]]]:
+    """Read a sheet of an Excel file, by default the only one with data; macros are not run.
+
+    Returns:
+        The sheets with data; and of the sheet, if it is clear which one, the number of columns and
+        the cells row by row: the ends of their texts, beginning with 0, and all texts in UTF-8.
+
+    Raises:
+        InputError: The file is damaged or too large.
+    """
+    (sheets, width), arrays = _ask_child("excel", path, *([] if sheet is None else [sheet]))
+    return sheets, width, arrays
 
 
 # ---- this process --------------------------------------------------------------------------------
@@ -194,7 +210,7 @@ def _serve() -> None:
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
-    tasks = {"mat": _mat_arrays, "parquet": _parquet_sizes}
+    tasks = {"mat": _mat_arrays, "parquet": _parquet_sizes, "excel": _sheet_cells}
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:
@@ -202,15 +218,15 @@ def _serve() -> None:
         arrays: list[npt.NDArray[Any]] = []
         try:
             answer = {"result": tasks[task](Path(path), arguments, arrays)}
-            answer["arrays"] = [(array.dtype.str, array.shape) for array in arrays]
+            answer["arrays"] = [(one.dtype.str, one.shape) for one in arrays]
         except InputError as error:
             answer = {"refused": str(error)}
         except MemoryError:
             reason = "it would expand to far more than it holds"
             answer = {"refused": f"{path} is not read because {reason}: {SMALLER}."}
         answers.write(json.dumps(answer).encode() + b"\n")
-        for array in arrays if "result" in answer else ():
-            answers.write(array.ravel(order="F").data.cast("B"))
+        for one in arrays if "result" in answer else ():
+            answers.write(one.ravel(order="F").data.cast("B"))
         answers.flush()
 
 
@@ -293,6 +309,47 @@ def _parquet_sizes(path: Path, names: Sequence[str], arrays: list[Any]) -> list[
             f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
         ) from None
     return found
+
+
+def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:
+    import zipfile
+
+    from python_calamine import CalamineWorkbook
+
+    packed = path.stat().st_size
+    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
+    try:
+        with zipfile.ZipFile(path) as parts:
+            expanded = sum(part.file_size for part in parts.infolist())
+        check_expansion(path, packed, expanded, "save fewer rows or columns, or save it as .csv")
+        book = CalamineWorkbook.from_path(path)
+        kinds = {about.name: str(about.typ) for about in book.sheets_metadata}
+        all_sheets = [book.get_sheet_by_name(name) for name in kinds if "Work" in kinds[name]]
+        sheets = {one.name: one for one in all_sheets if any(map(any, one.iter_rows()))}
+        found = [name for name in sheets if name in (chosen or sheets)]
+        if len(found) != 1:
+            return [*sheets], 0
+        data, ends = bytearray(), array.array("q", [0])
+        for cell in itertools.chain.from_iterable(sheets[found[0]].iter_rows()):
+            data += _text_of_cell(cell).encode()
+            ends.append(len(data))
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # damaged files fail in unforeseeable ways
+        raise InputError(
+            f"{path} cannot be read as an Excel file ({first_line(error)}): it is damaged, or "
+            "protected by a password; save it again, or as .csv."
+        ) from None
+    arrays += [np.frombuffer(ends, np.int64), np.frombuffer(data, np.uint8)]
+    return [*sheets], sheets[found[0]].width
+
+
+def _text_of_cell(cell: Any) -> str:
+    """A cell as it would be in a .csv file; one with an error such as #N/A is empty already."""
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    whole = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
+    return str(int(cell) if whole else cell)
 
 
 if __name__ == "__main__":

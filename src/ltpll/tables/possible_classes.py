@@ -11,8 +11,9 @@ from ltpll.candidates.expressions import Possible
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.tables.columns import TextColumn, read_rows
+from ltpll.tables.opening import open_table
 from ltpll.tables.set_columns import SetColumn
-from ltpll.tables.streaming import Table, open_table
+from ltpll.tables.streaming import Table
 
 LIST_COLUMNS = ("class", "classes", "possible", "candidates")  # usual names of the classes
 

@@ -10,7 +10,7 @@ from typing import Any
 from ltpll.errors import InputError, first_line, shown
 from ltpll.formatting import format_names
 from ltpll.tables.columns import read_texts
-from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
+from ltpll.tables.opening import READABLE, open_table
 
 Prior = dict[str, float | list[float]]
 """For each class its share, or a lower and an upper bound of its share."""
@@ -39,10 +39,10 @@ def read_prior(path: Path) -> Prior:
         >>> read_prior(Path("shares.csv"))
         {'cat': 0.7, 'dog': [0.1, 0.3]}
     """
-    if path.suffix.lower() not in TABLE_SUFFIXES:
+    if path.suffix.lower() not in READABLE:
         raise InputError(
             "A prior is auto, average, sets, or a file that ends in "
-            f"{', '.join(TABLE_SUFFIXES)}, not {shown(str(path))}."
+            f"{', '.join(READABLE)}, not {shown(str(path))}."
         )
     table = open_table(path)
     kinds = [name for name in ("share", *BOUNDS) if name in table.names] or ["share"]

@@ -38,6 +38,7 @@ from ltpll.tables.columns import (
     read_rows,
 )
 from ltpll.tables.label_table import LabelTable
+from ltpll.tables.opening import open_table
 from ltpll.tables.possible_classes import possible_at_sites, possible_in_rows
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
@@ -46,12 +47,15 @@ from ltpll.tables.set_columns import (
     check_set_memory,
     sorted_class_names,
 )
-from ltpll.tables.streaming import ReadProgress, Table, open_table
+from ltpll.tables.streaming import ReadProgress, Table
 from ltpll.tables.taxonomy_files import read_taxonomy
+
+# Columns that are no features even if others have their roles, because they would give labels away.
+USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
 
 
 def read_table(
-    path: Path | Any,
+    path: Path | Table | Any,
     reading: Reading = DEFAULT_READING,
     *,
     needs_candidates: bool = True,
@@ -59,13 +63,13 @@ def read_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a .csv, .tsv or .parquet file; text files may be larger than memory.
+    """Read a table of any kind that `open_table` opens; text files may be larger than memory.
 
     Files of other programs are read by `ltpll.convert.open.read_label_table`.
 
     Args:
-        path: The file; or a table in memory, of pandas, polars, pyarrow or another library with
-            Arrow's interface.
+        path: The file, or a pattern for several; a table that was opened; or one in memory, of
+            pandas, polars, pyarrow or another library with Arrow's interface.
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does
             not, they are None, and so are the labels unless `reading` gives the classes.
@@ -87,16 +91,19 @@ def read_table(
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')
     """
-    if not is_frame(path) and not isinstance(path, (str, Path)):
+    if not is_frame(path) and not isinstance(path, (str, Path, Table)):
         kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
         raise InputError(
             f"A table cannot be read from {kind}: "
             "give a path, or a table of pandas, polars (collected) or pyarrow."
         )
     reading.check()
-    table = open_table(path if is_frame(path) else Path(path))
+    if isinstance(path, Table):
+        table = path
+    else:
+        table = open_table(path if is_frame(path) else Path(path), reading.sheet)
     if reading.annotators is not None:
-        return _read_annotations(table, reading, on_progress)
+        return _read_annotations(table, reading, exact, every_kind, on_progress)
     how = {"exact": exact, "every_kind": every_kind, "on_progress": on_progress}
     return _read_examples(table, reading, needs_candidates, **how)  # type: ignore[arg-type]
 
@@ -168,6 +175,7 @@ def _read_examples(
         left_out=tuple(table.names[index] for index in left_out),
         groups=groups,
         columns=columns,
+        notes=table.notes,
     )
 
 
@@ -276,6 +284,7 @@ def _feature_reader(
         # An index written by pandas would leak the order of the rows; the column of sets is not a
         # feature even if sets are read elsewhere, nor are the labels that pruning removed.
         no_features = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
+        no_features += USUAL_ROLES
         others = [
             i
             for i, name in enumerate(table.names)
@@ -351,14 +360,16 @@ def _frame(
 
 
 def _read_annotations(
-    table: Table, reading: Reading, on_progress: ReadProgress | None
+    table: Table,
+    reading: Reading,
+    exact: bool,
+    every_kind: bool,
+    on_progress: ReadProgress | None,
 ) -> LabelTable:
-    """One annotation per row; examples are in order of first appearance."""
-    if reading.features:
-        raise InputError(
-            "A table of annotations has several rows per example, so its columns cannot be "
-            "features: give features in another file."
-        )
+    """One annotation per row; examples are in order of first appearance.
+
+    Columns that are the same in all rows of a task are its features.
+    """
     found = {what: reading.find(table, what) for what in ("path", "split", "group")}
     extra = {what: index for what, index in found.items() if index is not None}
     named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
@@ -374,7 +385,10 @@ def _read_annotations(
         what: TextColumn(table, index, repeated=True)
         for what, index in {**indices, **extra}.items()
     }
-    read_rows(table, texts.values(), on_progress)
+    taken = {column.index for column in texts.values()}
+    features, words, left_out = _feature_reader(table, reading, taken, exact, every_kind)
+    readers: list[BatchReader] = [*texts.values(), *words, *([features] if features else [])]
+    read_rows(table, readers, on_progress)
     for what in required:
         texts[what].non_empty_values("fill it in or drop the row")
     _warn_of_merged_tasks(table, texts["task"])
@@ -390,8 +404,8 @@ def _read_annotations(
             if what == "label":
                 advice = "a task has one true label; table.annotation names the annotations"
             raise InputError(
-                f"{table.describe_row(row)} gives the task {shown(tasks[task[row]])} another {name} than "
-                f"before: {advice}."
+                f"{table.describe_row(row)} gives the task {shown(tasks[task[row]])} another "
+                f"{name} than before: {advice}."
             )
         constant[what] = texts[what].values()[first]
     if "group" in texts:
@@ -412,18 +426,50 @@ def _read_annotations(
     labels = None
     if "label" in texts:
         labels = _label_numbers(texts["label"], classes, "true label")[first]
+    values, feature_names = features.matrix_and_names() if features else (None, ())
+    frame, notes = _frame(table, values, feature_names, words), table.notes
+    if values is not None or frame is not None:
+        values, frame, differing = _once_per_task(values, feature_names, frame, first, task)
+        feature_names = tuple(name for name in feature_names if name not in differing)
+        if differing:
+            names = format_names([shown(name) for name in differing], 3)
+            notes = (*notes, f"Columns that differ within a task are no features: {names}.")
+    if frame is not None:
+        values, feature_names = None, tuple(frame.columns)
     return LabelTable(
         ids=np.asarray(tasks, dtype=object),
         candidates=candidates.with_groups(constant["group"]),
         labels=labels,
         splits=constant["split"],
         paths=constant["path"],
-        features=None,
-        feature_names=(),
+        features=values,
+        feature_names=tuple(feature_names),
+        frame=frame,
         votes=votes,
+        left_out=tuple(table.names[index] for index in left_out),
         groups=constant["group"],
         columns={what: table.names[column.index] for what, column in texts.items()},
+        notes=notes,
     )
+
+
+def _once_per_task(
+    values: npt.NDArray[Any] | None,
+    names: Sequence[str],
+    frame: Any,
+    first: npt.NDArray[np.int64],
+    task: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[Any] | None, Any, list[str]]:
+    """The features of each task, and the columns that differ between its rows, which are none."""
+    import pandas as pd
+
+    whole = pd.DataFrame(values, columns=list(names)) if frame is None else frame
+    of_first = whole.iloc[first[task]].reset_index(drop=True)
+    differing = [name for name in whole if not whole[name].equals(of_first[name])]
+    kept = whole.iloc[first].drop(columns=differing).reset_index(drop=True)
+    if kept.empty:
+        return None, None, differing
+    return (kept.to_numpy(), None, differing) if frame is None else (None, kept, differing)
 
 
 def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # so that the help of a command does not import torch
     from ltpll.tables.streaming import Table
 
 OBJECTS = ("images", "crops")  # examples of a COCO file
+TRAINING = ("train", "training")  # splits
+HELD_OUT = ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Reading:
     ignore: tuple[str, ...] = ()
     """Columns that are not features, by name or by a pattern such as 'meta_*'; nor are they used
     for anything because of their usual name."""
+    sheet: str | None = None
+    """Sheet of an Excel file; by default the only one with data."""
     control: str | None = None
     """Question of a Label Studio project whose choices are read; needed if there are several."""
     objects: Literal["images", "crops"] = "images"

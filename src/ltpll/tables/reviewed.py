@@ -20,7 +20,7 @@ from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.tables.columns import id_key, read_texts
 from ltpll.tables.label_table import LabelTable
-from ltpll.tables.streaming import open_table
+from ltpll.tables.opening import open_table
 
 ANSWER, CANDIDATES = ("answer", "label"), "candidates"
 NO_ANSWER = ("", "?", "skip", "none", "unknown")
@@ -95,8 +95,8 @@ def read_answers(
                     shown(SEPARATOR.join(classes[c] for c in one)) for one in (answers[name], found)
                 )
                 raise InputError(
-                    f"{file.describe_row(i)} answers {second} for {shown(name)}, and {first} was answered "
-                    "before: keep one."
+                    f"{file.describe_row(i)} answers {second} for {shown(name)}, and {first} was "
+                    "answered before: keep one."
                 )
     if not answers:
         names = format_names([str(path) for path in files])

@@ -125,8 +125,8 @@ class ClassColumns(CollectedSets):
         for i in np.flatnonzero(~right)[:1].tolist():
             cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
-                f"{self.table.describe_row(batch.first + i)} holds {shown(cell)} in the {self.kind} column "
-                f"{shown(self.table.names[index])}, where only {allowed} allowed: correct "
+                f"{self.table.describe_row(batch.first + i)} holds {shown(cell)} in the {self.kind} "
+                f"column {shown(self.table.names[index])}, where only {allowed} allowed: correct "
                 "the cell, or drop the row."
             )
         return values

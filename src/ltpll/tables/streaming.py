@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.candidates.arrow import arrow_table, is_frame
+from ltpll.candidates.arrow import arrow_table
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
+from ltpll.tables.dialect import NO_TEXT, find_dialect
 from ltpll.tables.formulas import without_apostrophes
 from ltpll.tables.guarded import parquet_sizes
 from ltpll.tables.memory_limits import ALWAYS, check_expansion
@@ -28,8 +29,7 @@ from ltpll.tables.memory_limits import ALWAYS, check_expansion
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
 FEWER = "write fewer rows or columns, or write it without compression"
-NO_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"PAR1", b"PK\3\4", b"\x1f\x8b")
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")  # that are written; others are only read
 ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of text, rows of Parquet."""
 
@@ -42,12 +42,14 @@ class TableBatch:
     n_rows: int
     columns: Mapping[int, Any]
     expected_rows: int  # an estimate for the whole table
+    decimal: str = "."  # the decimal mark of numbers that are texts
 
 
 class Table(ABC):
     """Named columns; messages count rows from 1, below the header and without blank lines."""
 
     row_name, first_row = "Row {} of {}", 1
+    notes: tuple[str, ...] = ()  # sentences about how the file is read
 
     def __init__(self, path: Path | str, names: Sequence[str], schema: Any = None) -> None:
         self.path = path  # a table in memory has a name instead
@@ -102,21 +104,11 @@ class Table(ABC):
         lower = {known.lower(): known for known in reversed(self.names)}
         guess = get_close_matches(name.lower(), lower, n=1)
         meant = f" (did you mean {shown(lower[guess[0]])}?)" if guess else ""
-        end = self.hint() or (advice and f"; {advice}")
+        end = advice and f"; {advice}"
         raise InputError(
             f"{self.path} has no column called {shown(name)}{meant}: "
             f"it has {format_names(self.names)}{end}."
         )
-
-    def hint(self) -> str:
-        """The end of a sentence about columns that something else seems to separate, or empty."""
-        for mark in (";", "\t", ",") if len(self.names) == 1 else ():
-            if mark in self.names[0]:
-                return (
-                    f", so its columns seem to be separated by {mark!r}: "
-                    "save it with commas (.csv) or tabs (.tsv)"
-                )
-        return ""
 
 
 def require_file(path: Path) -> None:
@@ -128,44 +120,6 @@ def require_file(path: Path) -> None:
         raise InputError(f"{path} is empty: it has no header with column names.")
 
 
-def open_table(path: Path | Any) -> Table:
-    """Open a .csv, .tsv or .parquet file and read its header, or a table in memory."""
-    if is_frame(path):
-        return ArrowTable(path)
-    require_file(path)
-    kind = path.suffix.lower()
-    if kind == ".parquet":
-        return ParquetTable(path)
-    if kind not in TABLE_SUFFIXES:
-        raise InputError(
-            f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat."
-        )
-    return TextTable(path, "\t" if kind == ".tsv" else ",")
-
-
-def whole_table(path: Path) -> Any:
-    """All rows and columns as a pyarrow table, to be written again.
-
-    Texts are unmodified, and a Parquet file keeps its types.
-    """
-    import pyarrow as pa
-
-    table = open_table(path)
-    if isinstance(table, ParquetTable):
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
-        table.check_expansion(table.names)
-        return pq.read_table(path)
-    columns = range(len(table.names))
-    text = pa.schema([(name, pa.string()) for name in table.names])
-    return pa.Table.from_batches(
-        [
-            pa.record_batch([batch.columns[i].cast(pa.string()) for i in columns], text)
-            for batch in table.row_batches(columns)
-        ]
-    )
-
-
 # ---- text ----------------------------------------------------------------------------------------
 
 
@@ -175,10 +129,12 @@ class TextTable(Table):
     row_name = "Row {} below the header of {}"
     path: Path
 
-    def __init__(self, path: Path, delimiter: str) -> None:
-        names, self.start = _read_header(path, delimiter)
+    def __init__(self, path: Path, usual: str) -> None:
+        dialect = find_dialect(path, usual)
+        names, self.start = _read_header(path, dialect.delimiter)
         super().__init__(path, names)
-        self.delimiter = delimiter
+        self.delimiter, self.decimal = dialect
+        self.notes = dialect.notes(usual)
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
@@ -216,7 +172,8 @@ class TextTable(Table):
                 if apostrophes:
                     found = {index: without_apostrophes(cells) for index, cells in found.items()}
                 n_rows = batch.num_rows
-                yield TableBatch(first, n_rows, found, int((first + n_rows) * total / done))
+                expected = int((first + n_rows) * total / done)
+                yield TableBatch(first, n_rows, found, expected, self.decimal)
                 first += n_rows
             if on_progress is not None:
                 on_progress(done, total)
@@ -262,7 +219,7 @@ class TextTable(Table):
         match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
         if match is None:
             return self._unreadable(printable(reason.splitlines()[0])[:200].rstrip("."))
-        mark = "tab" if self.delimiter == "\t" else "comma"
+        mark = {"\t": "tab", ";": "semicolon"}.get(self.delimiter, "comma")
         return InputError(
             f"The header of {self.path} has {counted(len(self.names), 'column')}, "
             f"but row {first + int(match[1])} below it has {match[2]}: "
@@ -461,7 +418,7 @@ def _leaves(kind: Any) -> int:
 def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
     """Open a Parquet file, whose columns `texts` become dictionaries; a damaged one is refused."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     try:
         with pq.ParquetFile(path, read_dictionary=list(texts)) as file:

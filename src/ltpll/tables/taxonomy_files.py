@@ -8,7 +8,8 @@ from pathlib import Path
 from ltpll.candidates.taxonomy import Taxonomy, build_taxonomy
 from ltpll.errors import InputError
 from ltpll.tables.columns import read_texts
-from ltpll.tables.streaming import TABLE_SUFFIXES, open_table, require_file
+from ltpll.tables.opening import READABLE, open_table
+from ltpll.tables.streaming import require_file
 
 LARGEST = 1 << 26  # bytes of a text file
 TAB = 8  # columns to which a tab in front of a name moves, if tabs and spaces are mixed
@@ -35,7 +36,7 @@ def read_taxonomy(path: Path) -> Taxonomy:
         >>> read_taxonomy(Path("groups.csv")).classes_below("Vulpes")
         ('red fox', 'fennec')
     """
-    if path.suffix.lower() in TABLE_SUFFIXES:
+    if path.suffix.lower() in READABLE:
         table = open_table(path)
         ranks = ["rank"] if "rank" in table.names else []
         cells = read_texts(table, ["class", "parent", *ranks])

@@ -15,7 +15,7 @@ from ltpll.pictures.cache import EmbeddingCache
 from ltpll.pictures.embedding import EmbeddedBlock
 from ltpll.pictures.output import ID, write_features
 from ltpll.tables.columns import TextColumn, read_rows
-from ltpll.tables.streaming import open_table
+from ltpll.tables.opening import open_table
 
 if TYPE_CHECKING:
     from ltpll.text.sentences import SentenceEncoder

@@ -44,8 +44,12 @@ class FeatureViews:
     )
 
     @classmethod
-    def of(cls, x: Tensor) -> FeatureViews:
-        """Views with the means and deviations of `x`; a constant feature is only centred."""
+    def of(cls, x: Tensor, *, scaled: bool = False) -> FeatureViews:
+        """Views with the means and deviations of `x`; a constant feature is only centred.
+
+        With `scaled`, the sizes of features say how much each counts, and one deviation, the root
+        of their mean square, divides all of them.
+        """
         n = x.numel() // x.shape[1]
         others = tuple(d for d in range(x.ndim) if d != 1)
         shape = (-1,) + (1,) * (x.ndim - 2)
@@ -71,6 +75,9 @@ class FeatureViews:
         varies = std > CONSTANT * mean.abs().clamp_min(1e-30)
         if kind == torch.float64:
             varies = high - low > CONSTANT * unit
+        if scaled and varies.any():
+            std = torch.where(varies, std * unit, 0.0).square().mean().sqrt().expand_as(std) / unit
+            varies = torch.ones_like(varies)
         mean, std = mean * unit, torch.where(varies, std * unit, torch.ones_like(std))
         return cls(mean.to(kind).view(shape), std.to(kind).view(shape))
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltpll.convert import json_stream
-from ltpll.convert.json_stream import json_items
+from ltpll.tables import json_stream
+from ltpll.tables.json_stream import json_items
 from support.refusals import refusal
 
 values = st.recursive(
