@@ -6,7 +6,7 @@ features of a pretrained network.
 DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll-research data prepare`).
 Their images are enlarged, embedded with EfficientNet-Lite0 and reduced to 128 principal components,
 once; FOLDER keeps the result. Subsets and candidate sets are those of `ltpll-research benchmark`
-with the same seed, and the classifier has its defaults. This takes minutes on a CPU, where training
+with the same seed, and the classifier, or the committee, has its defaults. This takes minutes on a CPU, where training
 a ResNet-18 from scratch takes days; it is how photos are used, but not the paper's protocol. Each
 training has a record; existing ones are kept.
 """
@@ -30,12 +30,13 @@ from sklearn.metrics import balanced_accuracy_score
 
 from ltpll.backbones import Backbone
 from ltpll.backbones.embedder import Embedder
+from ltpll.committee import Committee
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.environment import environment
 from ltpll_research.benchmark import Experiment, draw_problem
 from ltpll_research.image_sets.prepared import load_image_set
 
-REBALANCERS = ("mean-target", "records", "set-evidence", "auto")
+REBALANCERS = ("mean-target", "records", "set-evidence", "auto", "committee")
 COMPONENTS = 128
 AT_ONCE = 256  # pictures
 
@@ -139,9 +140,12 @@ def measure(
     with np.load(features / f"{column['data']}.npz") as stored:
         x, x_test = stored["train"][problem.x.flatten().numpy()], stored["test"]
     started = time.perf_counter()
-    model = PartialLabelClassifier(
-        rebalancer=rebalancer, random_state=seed, device="cpu", threads=1
-    ).fit(x, problem.candidates)
+    how: dict[str, Any] = {"random_state": seed, "device": "cpu", "threads": 1}
+    if rebalancer == "committee":
+        model: Any = Committee(**how)
+    else:
+        model = PartialLabelClassifier(rebalancer=rebalancer, **how)
+    model.fit(x, problem.candidates)
     seconds = time.perf_counter() - started
     number = {name: place for place, name in enumerate(problem.candidates.classes)}
 

@@ -27,6 +27,7 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
+from ltpll.committee import Committee
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto
@@ -35,7 +36,7 @@ from ltpll.runs.environment import environment
 # "auto" is the default; "average" is what it chooses for rows that share their sets in groups, as
 # in these tables.
 REBALANCERS = ("none", "mean-target", "records", "set-evidence", "auto", "average")
-ROWS = ["neighbours", "logistic", *(f"corr+{rebalancer}" for rebalancer in REBALANCERS)]
+ROWS = ["committee", "neighbours", "logistic", *(f"corr+{name}" for name in REBALANCERS)]
 FOLDS = 10
 NEIGHBOURS = 10
 
@@ -89,9 +90,10 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
     )
     figures: dict[str, list[float]] = {figure: [] for figure in known}
     choices: list[str] = []
-    started = time.perf_counter()
+    weights: list[dict[str, float]] = []
+    started, cpu_started = time.perf_counter(), time.process_time()
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(x):
-        predicted, balanced, identified, choice = fit_and_predict(
+        predicted, balanced, identified, model = fit_and_predict(
             row, x[train], sets[train], x[test]
         )
         figures["accuracy"].append(float((predicted == y[test]).mean()))
@@ -106,7 +108,9 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
             )
         figures["accuracy_for_balanced"].append(float((balanced == y[test]).mean()))
         figures["recovery"].append(float((identified == y[train]).mean()))
-        choices.append(choice)
+        choices.append(getattr(model, "choice_", ""))
+        if row == "committee":
+            weights.append({name: round(w, 4) for name, w in model.weights_.items()})
     return {
         "table": name,
         "row": row,
@@ -116,24 +120,29 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
         "set_size": float(sets.sum(1).mean()),
         "folds": FOLDS,
         "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time() - cpu_started, 1),
         "environment": environment("cpu"),
         **({"choices": choices} if any(choices) else {}),
+        **({"weights": weights} if weights else {}),
         **{figure: [round(value, 5) for value in values] for figure, values in figures.items()},
     }
 
 
-def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any, Any, str]:
+def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any, Any, Any]:
     """Predictions of the test rows for accuracy and for balanced accuracy, the identified labels of
-    the training rows, and the choice.
+    the training rows, and the model.
     """
-    if "+" in row:
-        method, name = row.split("+")
-        rebalancer = Auto(prior="average") if name == "average" else name
-        model = PartialLabelClassifier(method, rebalancer, device="cpu").fit(x, sets)
+    if row == "committee" or "+" in row:
+        model: Any = Committee(device="cpu", threads=1)
+        if "+" in row:
+            method, name = row.split("+")
+            rebalancer = Auto(prior="average") if name == "average" else name
+            model = PartialLabelClassifier(method, rebalancer, device="cpu")
+        model.fit(x, sets)
         predicted = [
             model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")
         ]
-        return *predicted, model.transduce().labels, model.choice_
+        return *predicted, model.transduce().labels, model
     scaler = StandardScaler().fit(x)
     x, x_test = scaler.transform(x), scaler.transform(x_test)
     if row == "neighbours":
@@ -142,7 +151,7 @@ def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any,
         votes = sets / sets.sum(1, keepdims=True)
         own = search.kneighbors(return_distance=False)  # without the row itself
         predicted = votes[search.kneighbors(x_test, return_distance=False)].sum(1).argmax(1)
-        return predicted, predicted, (votes[own].sum(1) * sets).argmax(1), ""
+        return predicted, predicted, (votes[own].sum(1) * sets).argmax(1), search
     rows, labels = np.nonzero(sets)
     model = LogisticRegression(max_iter=1000).fit(
         x[rows], labels, sample_weight=1 / sets.sum(1)[rows]
@@ -150,7 +159,7 @@ def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any,
     scores = np.full((len(x), sets.shape[1]), -np.inf)
     scores[:, model.classes_] = model.predict_log_proba(x)
     predicted = model.predict(x_test)
-    return predicted, predicted, np.where(sets > 0, scores, -np.inf).argmax(1), ""
+    return predicted, predicted, np.where(sets > 0, scores, -np.inf).argmax(1), model
 
 
 if __name__ == "__main__":

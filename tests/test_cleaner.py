@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -175,6 +176,23 @@ def test_the_queue_and_the_page_are_those_of_the_commands(cleaner, frame, tmp_pa
     assert "There is no folder" in refusal(lambda: cleaner.report(tmp_path / "none" / "page.html"))
 
 
+def test_sparse_features_are_those_of_the_dense_matrix():
+    x, _, sets = digits()
+    expected = quick(epochs=1).fit(x, sets)
+    found = quick(epochs=1).fit(csr_matrix(x), sets)
+    pd.testing.assert_frame_equal(found.labels_, expected.labels_)
+    np.testing.assert_array_equal(found.predict(csr_matrix(x)), expected.predict(x))
+
+
+def test_columns_of_words_keep_the_sizes_that_their_encoder_gives_them():
+    frame = pd.DataFrame({"size": range(0, 60, 2), "kind": ["a", "b", "c"] * 10})
+    cleaner = quick(epochs=1).fit(frame, ["a|b", "b", "c"] * 10)
+    assert cleaner.classifier_.views == "scaled"
+    assert quick().estimator.views == "auto"
+    std = cleaner.classifier_._predictor.views.std
+    assert std.unique().numel() == 1
+
+
 def test_without_folds_nothing_is_judged_and_the_way_out_is_named_as_in_python(frame):
     cleaner = quick(epochs=1).set_params(folds=0).fit(frame, digits()[2])
     assert not cleaner.labels_["judged"].any()
@@ -211,7 +229,7 @@ def test_a_random_state_without_a_seed_and_other_folds_give_other_labels(frame):
         (
             {"estimator": LogisticRegression()},
             {},
-            "The estimator is LogisticRegression(): give a PartialLabelClassifier.",
+            "The estimator is LogisticRegression(): give a Committee or PartialLabelClassifier.",
         ),
         ({"folds": -1}, {}, "folds is -1: it must be a whole number of at least 0."),
         (

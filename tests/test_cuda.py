@@ -21,7 +21,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, FineTune, build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.synthetic import four_squares, remove_labels, uniform_candidates
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.targets import CandidateTargets
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Checkpoint, OnEpoch
@@ -31,6 +31,7 @@ from ltpll.views import Cutout, ImageViews, Jitter, Shift, Views
 from ltpll.views.images import Draws
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.engine_speed import noise_images
+from ltpll_research.set_origins import remove_labels
 from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
 from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbone
@@ -549,7 +550,7 @@ def test_a_replayed_image_training_is_an_eager_one_with_the_same_draws():
 
 
 def test_candidates_and_targets_live_where_they_are_put():
-    candidates = Candidates.from_sets([{0, 2}, {1}, {0, 1, 2}]).to("cuda")
+    candidates = Candidates.of([{0, 2}, {1}, {0, 1, 2}]).to("cuda")
     index = torch.tensor([2, 0, -2], device="cuda")
     assert candidates[index].tolist() == [
         [True, True, True],
@@ -564,8 +565,7 @@ def test_candidates_and_targets_live_where_they_are_put():
 )
 def test_targets_are_read_and_written_as_on_the_cpu(sets):
     cpu, cuda = (
-        CandidateTargets(Candidates.from_sets(sets, n_classes=3).to(device))
-        for device in ("cpu", "cuda")
+        CandidateTargets(Candidates.of(sets, n_classes=3).to(device)) for device in ("cpu", "cuda")
     )
     rows = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     for index in (torch.tensor([2, 0, 1]), torch.tensor([-1, 0, 1], dtype=torch.int32)):

@@ -43,11 +43,16 @@ MANUAL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NO_COMMANDS = {"ltpll image set 1"}  # the name of a format
 SETTINGS = settings_of(TrainJob)
 SECTIONS = {name.partition(".")[0] for name in SETTINGS}
+SMALL_COMMITTEE = {
+    "import LabelCleaner": "import Committee, LabelCleaner",
+    "LabelCleaner(folds=5)": "LabelCleaner(Committee(steps=60), folds=2)",
+}
 QUICKER = {
-    "README.md": {"PartialLabelClassifier(), folds": "PartialLabelClassifier(steps=300), folds"},
+    "README.md": SMALL_COMMITTEE,
+    "docs/committee.md": SMALL_COMMITTEE,
     "docs/get-started.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=300)"},
     "docs/python.md": {
-        "PartialLabelClassifier(), folds": "PartialLabelClassifier(steps=300), folds",
+        **SMALL_COMMITTEE,
         "CORR(), rebalancer": "CORR(), steps=20, rebalancer",
     },
 }

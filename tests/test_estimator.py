@@ -28,8 +28,9 @@ from ltpll.extras import Mixup
 from ltpll.methods import CORR, METHODS, PRODEN
 from ltpll.models import build_model
 from ltpll.rebalancers import RECORDS, OracleLA
-from ltpll.synthetic import four_squares, grouped_candidates, uniform_candidates
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.checkpoint import read_checkpoint, write_checkpoint
+from ltpll_research.set_origins import grouped_candidates
 from support.refusals import refusal
 
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -113,7 +114,7 @@ def forms(candidates):
         "strings": pd.Series(["|".join(row) for row in sets]),
         "a series of lists": pd.Series(sets),
         "a table": pd.DataFrame(matrix, columns=NAMES),
-        "candidates": Candidates.from_sets(sets),
+        "candidates": Candidates.of(sets),
     }
 
 
@@ -134,6 +135,27 @@ def test_matrices_number_the_classes(make):
     x, _, candidates = squares()
     fitted = quick(epochs=2).fit(x, make(candidates.dense().numpy().astype(int)))
     assert fitted.classes_.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_sparse_features_are_those_of_the_dense_matrix(make):
+    x, _, candidates = squares()
+    fitted = quick(epochs=2).fit(make(x), candidates)
+    expected = quick(epochs=2).fit(x, candidates).predict_proba(x)
+    np.testing.assert_array_equal(fitted.predict_proba(make(x)), expected)
+
+
+def test_scaled_features_keep_their_sizes_also_in_a_saved_classifier(tmp_path):
+    x, _, candidates = squares()
+    x = np.asarray(x) * [1, 100]
+    fitted = quick(epochs=2, views="scaled").fit(x, candidates)
+    same = quick(epochs=2, views="scaled").fit(10 * x, candidates)
+    np.testing.assert_allclose(same.predict_proba(10 * x), fitted.predict_proba(x), atol=1e-4)
+    standardised = quick(epochs=2).fit(x, candidates)
+    assert not np.allclose(standardised.predict_proba(x), fitted.predict_proba(x), atol=1e-2)
+    fitted.save(tmp_path / "c.safetensors")
+    again = PartialLabelClassifier.load(tmp_path / "c.safetensors", "cpu")
+    np.testing.assert_allclose(again.predict_proba(x), fitted.predict_proba(x), atol=1e-6)
 
 
 def test_columns_of_a_table_keep_their_order():
@@ -246,7 +268,7 @@ def test_rows_that_share_their_sets_in_groups_are_held_at_the_average():
     groups = candidates.groups.numpy()
     order = np.random.default_rng(0).permutation(len(labels))
     x = np.eye(4)[labels] + 0.3 * np.random.default_rng(1).normal(size=(len(labels), 4))
-    shuffled = Candidates.from_sets([candidates.row(i) for i in order], n_classes=4)
+    shuffled = Candidates.of([candidates.row(i) for i in order], n_classes=4)
     fitted = quick(epochs=2).fit(x[order], shuffled, groups=groups[order])
     assert "fixed at the average" in fitted.choice_
     with pytest.raises(InputError):

@@ -33,6 +33,7 @@ LAYERS = [
     ["comparison", "missing_share", "pictures"],
     ["text"],
     ["columns", "convert", "estimator", "runs"],
+    ["committee"],
     ["cleaning"],
     ["report"],
     ["cleaner"],
@@ -41,7 +42,16 @@ LAYERS = [
 ]
 LAYERS_OF_RESEARCH = [
     ["schema"],
-    ["authors_draw", "bound", "image_sets", "plotting", "recording", "records", "summary"],
+    [
+        "authors_draw",
+        "bound",
+        "image_sets",
+        "plotting",
+        "recording",
+        "records",
+        "set_origins",
+        "summary",
+    ],
     ["benchmark", "report"],
     ["engine_speed", "paper", "probe", "studies"],
     ["tsne"],

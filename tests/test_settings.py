@@ -63,7 +63,7 @@ def test_defaults_are_those_of_the_classifier():
     of_classifier = {
         name: one.default for name, one in named_parameters(PartialLabelClassifier).items()
     }
-    own = {"prior", "backbone", "finetune", "folds", "prune"}
+    own = {"learner", "prior", "backbone", "finetune", "folds"}
     for name, one in settings_of(TrainingSettings).items():
         expected = of_classifier.get({"seed": "random_state"}.get(name, name))
         if name not in own:
@@ -185,13 +185,12 @@ def test_the_job_of_a_record_has_what_differs_from_the_defaults_only():
     job = TrainJob(
         data=DataFiles(table="t.csv", images="photos", side=64, on_error="skip"),
         table=Reading(separator=";", group="site"),
-        training=TrainingSettings(method="proden", prune=True, weight_decay=0.1),
+        training=TrainingSettings(method="proden", weight_decay=0.1),
     )
     record = {
         "config": {
             "experiment": "own",
             "method": "proden",
-            "prune": {"neighbours": 20},
             "weight_decay": 0.1,
         },
         "source": {"table": "t.csv", "images": "photos", "side": 64, "preprocessing": {}},

@@ -316,7 +316,7 @@ def test_the_two_most_believed_candidates_of_each_row_in_a_plain_loop(targets_on
 
 @pytest.mark.parametrize("targets_on", ["candidates", "classes"])
 def test_of_candidates_believed_as_much_the_lower_number_comes_first_as_in_the_labels(targets_on):
-    candidates = Candidates.from_sets([{1, 3, 5}, {4}, {0, 2}], n_classes=6)
+    candidates = Candidates.of([{1, 3, 5}, {4}, {0, 2}], n_classes=6)
     targets = initial_targets(candidates, targets_on)
     labels, confidence, runner_up, margin = transduce(targets, candidates)
     assert labels.tolist() == targets.labels().tolist() == [1, 4, 0]

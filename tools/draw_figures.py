@@ -191,9 +191,50 @@ def draw_drift(data: dict[str, Any]) -> Any:
     return figure
 
 
+def committee_data() -> dict[str, Any]:
+    found = render_docs.tabular_records()
+    tables = sorted({table for table, _ in found})
+    weights = {}
+    for table in tables:
+        folds = found[table, "committee"]["weights"]
+        weights[table] = {
+            name: round(sum(fold[name] for fold in folds) / len(folds), 4) for name in folds[0]
+        }
+    shown = ("neighbours", "logistic", "corr+none", "corr+records", "corr+auto", "committee")
+    accuracy = {row: [found[table, row]["accuracy"] for table in tables] for row in shown}
+    return {"tables": tables, "weights": weights, "accuracy": accuracy}
+
+
+def draw_committee(data: dict[str, Any]) -> Any:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
+    colours = plt.get_cmap("tab20").colors
+    members = list(data["weights"][data["tables"][0]])
+    places, before = range(len(data["tables"])), np.zeros(len(data["tables"]))
+    for k, name in enumerate(members):
+        own = np.asarray([100 * data["weights"][table].get(name, 0) for table in data["tables"]])
+        left.barh(places, own, left=before, color=colours[k], label=name, height=0.6)
+        before += own
+    left.set(title="Whom held-out sets trust", xlabel="mean weight over ten folds (%)")
+    left.set_yticks(places, data["tables"])
+    left.invert_yaxis()
+    left.legend(frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    width = 0.8 / len(data["accuracy"])
+    for k, (row, tables) in enumerate(data["accuracy"].items()):
+        values = 100 * np.asarray(tables)
+        at = np.arange(len(values)) + (k - len(data["accuracy"]) / 2 + 0.5) * width
+        label = render_docs.TABULAR_ROWS[row].replace("*", "").replace(" (default)", "")
+        colour = COLOURS["anchor"] if row == "committee" else str(0.85 - 0.12 * k)
+        right.bar(at, values.mean(1), width, yerr=values.std(1, ddof=1), color=colour, label=label)
+    right.set(title="Accuracy of each alone, and together", ylabel="test accuracy (%)")
+    right.set_xticks(range(len(data["tables"])), data["tables"])
+    right.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
+    return figure
+
+
 FIGURES: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], Any]]] = {
     "partial-labels": (partial_labels_data, draw_partial_labels),
     "drift": (drift_data, draw_drift),
+    "committee": (committee_data, draw_committee),
 }
 
 

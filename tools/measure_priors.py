@@ -24,14 +24,12 @@ from ltpll.priors.independence import absences_test, pairs_test, sizes_test
 from ltpll.priors.regime import SIZE
 from ltpll.runs.environment import environment
 from ltpll.synthetic import (
-    crowd_candidates,
-    grouped_candidates,
     long_tail_subset,
-    neighbour_candidates,
     superclass_candidates,
     top_k_candidates,
     uniform_candidates,
 )
+from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
 
 RECORD = Path(__file__).resolve().parents[1] / "results" / "priors" / "origins.json"
 Array = np.ndarray

@@ -353,6 +353,13 @@ TABULAR_ROWS = {
     "corr+set-evidence": "corr + set-evidence",
     "corr+auto": "**corr + auto** (default)",
     "corr+average": "corr + auto, told that rows share sets",
+    "committee": "**committee** (default)",
+}
+COMPARED = {"corr+auto": "network", "committee": "**committee**"}
+FIGURES_OF_TABLES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "recovery": "labels recovered",
 }
 
 
@@ -402,6 +409,92 @@ def tabular_table() -> str:
     return "\n".join([*lines, note, "", measured_on(list(found.values()))])
 
 
+def committee_table() -> str:
+    """The committee beside the single network that was the default before, on the real tables."""
+    found = tabular_records()
+    tables = sorted({table for table, _ in found})
+    lines = ["| % | | " + " | ".join(tables) + " |", "|---|---|" + "---:|" * len(tables)]
+    for figure, title in FIGURES_OF_TABLES.items():
+        for row, label in COMPARED.items():
+            cells = [over_folds(found[table, row][figure]) for table in tables]
+            lines.append(f"| {title} | {label} | " + " | ".join(cells) + " |")
+    seconds = {row: [found[table, row] for table in tables] for row in COMPARED}
+    for row, records in seconds.items():
+        # Of one thread, so that wall time is CPU time; newer records have both.
+        cells = [f"{one.get('cpu_seconds', one['seconds']) / one['folds']:.0f}" for one in records]
+        lines.append(f"| seconds of one fit | {COMPARED[row]} | " + " | ".join(cells) + " |")
+    used = [found[table, row] for table in tables for row in COMPARED]
+    return "\n".join([*lines, "", measured_on(used)])
+
+
+def set_information_table() -> str:
+    """How often set information ranks two models wrongly, from `benchmarks/set_information.py`."""
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "set-information").glob("*.json"))
+    ]
+    lines = [
+        "| sets arise | " + " | ".join(record["problem"] for record in records) + " |",
+        "|---|" + "---:|" * len(records),
+    ]
+    for origin in records[0]["origins"]:
+        cells = []
+        for record in records:
+            shares = [
+                f"{100 * wrong / total:.0f}"
+                for wrong, total in (
+                    record["origins"][origin][name]
+                    for name in ("accuracy", "likelihood", "balanced")
+                )
+            ]
+            cells.append(" / ".join(shares))
+        lines.append(f"| {origin} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", measured_on(records)])
+
+
+def stopping_table() -> str:
+    """The test accuracy of the last, chosen and best epoch, from `benchmarks/stopping.py`."""
+    groups: dict[tuple[str, str, float], list[Record]] = {}
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "stopping").glob("*.json"))
+    ]
+    for record in records:
+        key = record["kind"], record["rebalancer"], record["ambiguity"]
+        groups.setdefault(key, []).append(record)
+    lines = [
+        "| network, rebalancer | q | n | last | **chosen** | best |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for (kind, rebalancer, ambiguity), own in sorted(groups.items()):
+        cells = [over_folds([one[name] for one in own]) for name in ("last", "chosen", "best")]
+        lines.append(f"| {kind}, {rebalancer} | {ambiguity} | {len(own)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", measured_on(records)])
+
+
+def raw_tables_table() -> str:
+    """Raw tables, our default beside what people use instead, from `benchmarks/raw_tables.py`."""
+    sys.path.append(str(ROOT))  # benchmarks are no package that is installed
+    from benchmarks.raw_tables import TABLES, read_records, results_table
+
+    found = read_records()
+    records = [one for some in found.values() for one in some]
+    first = {record["table"]: record for record in reversed(records)}
+    sizes = [
+        (
+            f"{name}: {one['n']:,} × {one['columns']}, {one['classes']} classes, "
+            f"{one['sets']}, {one['set_size']:.1f} candidates"
+            + f", {one['lacking']:.1%} without the true one"
+            * (one["lacking"] > 0)
+        )
+        for name in TABLES
+        if (one := first.get(name))
+    ]
+    seeds = len({record["seed"] for record in records})
+    note = f"*{'; '.join(sizes)}. Mean (and standard deviation) over at most {seeds} splits.*"
+    return "\n".join([results_table(found), note, "", measured_on(records)])
+
+
 def headline_table() -> str:
     """The default beside plain training and RECORDS on the real tables."""
     found = tabular_records()
@@ -410,7 +503,7 @@ def headline_table() -> str:
         f"| accuracy / balanced accuracy / recovered labels (%) | {' | '.join(tables)} |",
         "|---|" + "---:|" * len(tables),
     ]
-    for row in ("corr+none", "corr+mean-target", "corr+records", "corr+auto"):
+    for row in ("corr+none", "corr+mean-target", "corr+records", "corr+auto", "committee"):
         cells = [
             " / ".join(
                 f"{100 * statistics.mean(found[t, row][name]):.1f}"
@@ -1970,7 +2063,7 @@ def pruning_training_table() -> str:
     ways = {
         "given": "as given",
         "pruned": "pruned",
-        "pruned, shares before": "`--set training.prune=true`",
+        "pruned, shares before": "pruned, shares before",
     }
     heads = [f"{name}: {way}" for name in figures.values() for way in ways.values()]
     lines = [f"| in % | n | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
@@ -2063,6 +2156,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "shortened": shortened_tables,
     "protocols": protocols_table,
     "tabular": tabular_table,
+    "raw-tables": raw_tables_table,
     "fit": fit_table,
     "cleaning": cleaning_table,
     "confidence": confidence_table,
@@ -2096,6 +2190,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pruning-training": pruning_training_table,
     "neighbours": neighbours_table,
     "headline": headline_table,
+    "committee": committee_table,
+    "stopping": stopping_table,
+    "set-information": set_information_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ltpll.candidates import Candidates as Candidates
     from ltpll.candidates.votes import candidates_from_votes as candidates_from_votes
     from ltpll.cleaner import LabelCleaner as LabelCleaner
+    from ltpll.committee import Committee as Committee
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.evaluation.set_information import information_of_sets as information_of_sets
     from ltpll.evaluation.set_information import set_information as set_information
+    from ltpll.evaluation.stopping import KeepBestEpoch as KeepBestEpoch
     from ltpll.extras import EXTRAS as EXTRAS
     from ltpll.folds import CandidateKFold as CandidateKFold
     from ltpll.interfaces import Batch as Batch
@@ -61,12 +63,14 @@ _NAMES = {
     "candidates": "Candidates",
     "cleaner": "LabelCleaner",
     "columns": "ColumnEncoder PiecewiseLinear",
+    "committee": "Committee",
     "errors": "InputError InputWarning NotFiniteError",
     "estimator": "PartialLabelClassifier",
     "evaluation.during_training": "Evaluate best_epoch",
     "evaluation.metrics": "Shots",
     "evaluation.scorers": "approximated_accuracy approximated_balanced_accuracy covering_rate",
     "evaluation.set_information": "information_of_sets set_information",
+    "evaluation.stopping": "KeepBestEpoch",
     "extras": "EXTRAS",
     "folds": "CandidateKFold",
     "interfaces": "Batch Extra Method Outputs Rebalancer Step",

@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.cleaning.cleaning_job import CleaningJob
+from ltpll.cleaning.committee_job import CommitteeJob
 from ltpll.cleaning.dataset import Examples
+from ltpll.cleaning.pipeline import texts_cut
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
     CleanedLabels,
@@ -25,17 +29,19 @@ from ltpll.cleaning.results import (
     summary,
 )
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
+from ltpll.cleaning.shown_values import shown_values
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
+from ltpll.committee import Committee
 from ltpll.errors import InputError, shown
-from ltpll.estimator import PartialLabelClassifier, seed_of
+from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import contents_of, write_cleaning_page
 from ltpll.runs.environment import environment
 from ltpll.tables.label_table import LabelTable
-from ltpll.training.callbacks import OnEpoch, Progress
-from ltpll.validation import in_range, whole_number
+from ltpll.training.callbacks import Callback, OnEpoch, Progress
+from ltpll.validation import chosen_device, in_range, whole_number
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,16 +54,17 @@ COLUMNS += ["issue", "suggestion", "judged"]
 class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Cleans labels: finds each row's label, its confidence, and sets that lack the true label.
 
-    It trains a classifier on all rows, and one for each fold of a cross-validation, so that every
-    row is also judged by a classifier that was not trained on it. `ltpll train` and `ltpll clean`
+    It trains classifiers on all rows, and others for each fold of a cross-validation, so that every
+    row is also judged by classifiers that were not trained on it. `ltpll train` and `ltpll clean`
     do the same for a table in a file.
 
     Args:
-        estimator: The classifier, which is cloned; by default `PartialLabelClassifier()`.
+        estimator: The classifier, which is cloned: a `Committee` or a `PartialLabelClassifier`. By
+            default a committee for features, and a single network for images.
         encoder: What turns the columns of `X` into numbers; by default a `ColumnEncoder` if some
             are not all finite numbers, and otherwise nothing. It is cloned.
-        folds: The number of folds. With 0, rows are judged by the classifier that was trained on
-            them: no set is flagged, and confidences are not calibrated.
+        folds: The number of folds. With 0, a single network is trained, and rows are judged by the
+            one that was trained on them: no set is flagged, and confidences are not calibrated.
         false_discoveries: The expected share of flagged sets that hold their true label after all.
         workers: How many folds are trained in parallel on a CPU; None decides by the amount of
             work and the machine. A script with several needs `if __name__ == "__main__":`.
@@ -87,7 +94,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: PartialLabelClassifier | None = None,
+        estimator: Committee | PartialLabelClassifier | None = None,
         folds: int = 5,
         *,
         encoder: ColumnEncoder | None = None,
@@ -124,10 +131,15 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         import pandas as pd
 
-        estimator = PartialLabelClassifier() if self.estimator is None else self.estimator
-        if not isinstance(estimator, PartialLabelClassifier):
-            raise InputError(f"The estimator is {shown(estimator)}: give a PartialLabelClassifier.")
         folds = whole_number(self.folds, 0, "folds")
+        estimator = self.estimator
+        if estimator is None:
+            is_images = len(getattr(X, "shape", ())) == 4
+            estimator = PartialLabelClassifier() if is_images or folds < 2 else Committee()
+        if not isinstance(estimator, Committee | PartialLabelClassifier):
+            raise InputError(
+                f"The estimator is {shown(estimator)}: give a Committee or PartialLabelClassifier."
+            )
         workers = self.workers and whole_number(self.workers, 1, "workers")
         in_range(self.false_discoveries, "false_discoveries", 0, 1)
         if y is None:
@@ -139,9 +151,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = None if self.encoder is None else clone(self.encoder)
         if self.encoder_ is None and needs_encoding(X):
             self.encoder_ = ColumnEncoder()
+        frame = pandas_frame(X)
         if self.encoder_ is not None:
             X = self.encoder_.fit_transform(X)
-        x = classifier.checked_inputs(X, reset=True).numpy()
+            if classifier.views == "auto":
+                classifier.set_params(views=SCALED)
+        x = classifier.checked_inputs(X, reset=True)
+        x = x.numpy() if isinstance(x, Tensor) else x
         names = getattr(self.encoder_ or classifier, "feature_names_in_", None)
         labels = read_labels(y)
         candidates = labels.candidates
@@ -160,13 +176,18 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=None,
             feature_names=() if names is None else tuple(names),
             votes=None,
+            frame=frame,
             groups=None if groups is None else _as_texts(groups),
         )
         examples, progress = Examples(table, x, []), Progress() if self.verbose else None
-        job = CleaningJob(
-            classifier, examples, folds=folds, seed=seed, workers=workers, progress=progress
-        )
-        callbacks = [OnEpoch(classifier.on_epoch)] if classifier.on_epoch else []
+        job: CleaningJob | CommitteeJob
+        callbacks: list[Callback] = []
+        how: dict[str, Any] = {"workers": workers, "progress": progress}
+        if isinstance(classifier, Committee):
+            job = CommitteeJob(classifier.set_params(folds=folds), examples, **how)
+        else:
+            job = CleaningJob(classifier, examples, folds=folds, seed=seed, **how)
+            callbacks += [OnEpoch(classifier.on_epoch)] if classifier.on_epoch else []
         with TemporaryDirectory(prefix="ltpll-") as folder:
             found = job.run(Path(folder), callbacks=callbacks)
         if found is None:
@@ -175,7 +196,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
-        record = {**found.facts, **_described(classifier, folds)}
+        record = {**found.facts, **_described(classifier, folds), **texts_cut(self.encoder_)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
         self.table_ = _as_table(table, cleaned, record)
         self.expected_wrong_ = float(self.table_.doubts.sum())
@@ -256,7 +277,7 @@ def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
     return np.asarray([str(value) for value in values], dtype=object)
 
 
-def _described(classifier: PartialLabelClassifier, folds: int) -> dict[str, Any]:
+def _described(classifier: Committee | PartialLabelClassifier, folds: int) -> dict[str, Any]:
     """What reports say about the settings, in place of a run's config and source."""
 
     def named(value: Any) -> Any:
@@ -267,7 +288,8 @@ def _described(classifier: PartialLabelClassifier, folds: int) -> dict[str, Any]
     left_out = ("truth_missing", NEVER)  # as in the config of a run
     config = {name: named(value) for name, value in params.items() if (name, value) != left_out}
     config = json.loads(json.dumps({**config, "folds": folds}, default=str))
-    facts = {"environment": environment(classifier.device_), "skipped": []}
+    device = str(chosen_device(classifier.device))
+    facts = {"environment": environment(device), "skipped": []}
     return {"config": config, "source": {"table": None, "images": None}, **facts}
 
 
@@ -277,4 +299,5 @@ def _as_table(table: LabelTable, labels: CleanedLabels, record: dict[str, Any]) 
     offsets, flat = (part.numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
     unknown = np.full(len(table), None, dtype=object)
     found = (record, table.ids, None, None, offsets, flat, unknown, labels)
-    return CleanedTable(*found, votes=None, pictures={}, groups=table.groups)
+    shown = shown_values(table, 1 - labels.confidence)
+    return CleanedTable(*found, votes=None, pictures={}, groups=table.groups, shown=shown)

@@ -1,20 +1,17 @@
-"""Comparison: which of two ways to train predicts held-out rows better, by their sets alone."""
+"""Comparison: which of two ways to train knows more about held-out candidate sets."""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard, get_args
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.evaluation.scorers import (
-    approximated_accuracy_score,
-    approximated_balanced_accuracy_score,
-)
+from ltpll.evaluation.set_information import set_information
 from ltpll.folds import enough_to_estimate, estimate_splits
-from ltpll.interfaces import Goal, Rebalancer
+from ltpll.interfaces import Rebalancer
 from ltpll.priors.joining import can_weigh
 from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
@@ -47,15 +44,9 @@ def held_out_scores(
     callbacks_of: CallbacksOf = lambda number: (),
     kept: KeptFolds | None = None,
 ) -> dict[str, float]:
-    """Score class shares left alone, and held at the average of the sets, by cross-validation.
+    """Score class shares left alone, and fixed at the average of the sets, by cross-validation.
 
     Where shares are left alone, targets weigh which labels share sets if "auto" would do so.
-
-    A training run serves both goals, so the score is the mean of the approximated accuracy of
-    out-of-fold predictions for the goal "accuracy" and of the approximated balanced accuracy of
-    those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
-    former alone, like the covering rate and the likelihood of the sets, favours plain training
-    (docs/beyond.md).
 
     Args:
         classifier: A classifier with the rebalancer "auto"; its other settings are used.
@@ -66,7 +57,7 @@ def held_out_scores(
         kept: Where the training runs are kept.
 
     Returns:
-        The score of "plain" and of "average".
+        The set information of "plain" and of "average", in nats.
     """
     average = Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")
     weighs = can_weigh(candidates) and rejects_independence(rebalancer.estimate(candidates))
@@ -78,24 +69,19 @@ def held_out_scores(
     shape = len(candidates), candidates.n_classes
     how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept}
     for k, (way, instead) in enumerate(ways.items()):
-        found = {goal: np.empty(shape, dtype=np.float32) for goal in get_args(Goal)}
+        found = np.empty(shape, dtype=np.float32)
         other = clone(classifier).set_params(rebalancer=instead, options=options or None)
+        other.set_params(goal="accuracy")
         trained = train_folds(
-            other, x, candidates, splits, _for_both_goals, first=k * len(splits), **how
+            other, x, candidates, splits, _predicted, first=k * len(splits), **how
         )
-        for rows, probabilities in trained:
-            for goal, values in probabilities.items():
-                found[goal][rows] = values.numpy()
+        for rows, tensors in trained:
+            found[rows] = tensors["accuracy"].numpy()
         if world.first:
-            accuracy = approximated_accuracy_score(candidates, found["accuracy"])
-            balanced = approximated_balanced_accuracy_score(candidates, found["balanced"])
-            scores[way] = (accuracy + balanced) / 2
+            scores[way] = set_information(found, candidates).nats
     agreed: dict[str, float] = world.value_of_first_process(scores)
     return agreed
 
 
-def _for_both_goals(classifier: Any, x: Any, sets: Candidates) -> Tensors:
-    return {
-        goal: torch.from_numpy(classifier.set_params(goal=goal).predict_proba(x))
-        for goal in get_args(Goal)
-    }
+def _predicted(classifier: Any, x: Any, sets: Candidates) -> Tensors:
+    return {"accuracy": torch.from_numpy(classifier.predict_proba(x))}

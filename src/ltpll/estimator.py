@@ -42,6 +42,8 @@ from ltpll.rng import seeded_layers
 from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import Callback, OnEpoch
 from ltpll.training.checkpoint import (
+    Tensors,
+    Values,
     check_state_fits,
     read_checkpoint,
     under_prefix,
@@ -55,6 +57,7 @@ from ltpll.views import FeatureViews, ImageViews, ViewSource
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
 # Pixels above which a picture counts as a photograph, with views and a stem that suit it.
 PHOTO_SIDE = 64
+SCALED = "scaled"  # views of features whose sizes say how much each counts
 CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at most
 CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
 # The values of which the mean and deviation of pictures are computed; of more, a sample is taken.
@@ -64,7 +67,7 @@ IMAGE_WARMUP = 0.5
 # The longest step for features, the learning rate times the norm of the gradient. Without a limit,
 # small batches diverge, and any batch where columns share a strong common factor.
 MAX_STEP = 0.1
-IMAGE_MODELS = ("small-cnn", "resnet18")
+IMAGE_MODELS, FEATURE_MODELS = ("small-cnn", "resnet18"), ("mlp", "linear")
 # Beyond which the learning rate for tables falls; a small table of 1,280 features diverged without.
 MANY_FEATURES = 128
 # Types of features that are kept; others become the first.
@@ -120,7 +123,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
         views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or
             a source of views such as `Views`. "auto" is "photo" for backbones and for pictures of
-            more than 64 pixels, and "flip-crop" for others.
+            more than 64 pixels, and "flip-crop" for others. It standardises features; after a
+            `ColumnEncoder`, choose "scaled", which keeps the sizes of features beside each other.
         epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and
             500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
@@ -277,8 +281,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Train on examples and their candidate sets.
 
         Args:
-            X: Features (2-D, a DataFrame, a sparse matrix) or images (4-D: 8-bit with 1 or 3 channels, first or
-                last, or any numbers).
+            X: Features (2-D, a DataFrame, a sparse matrix) or images (4-D: 8-bit with 1 or 3
+                channels, first or last, or any numbers).
             y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`,
                 `Candidates`, or a single label per row.
             groups: The picture, scene or recording that each row belongs to, if rows of one share
@@ -435,7 +439,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             name = "mlp"
         elif name == "auto":
             name = "small-cnn" if pixels <= SMALL_IMAGE else "resnet18"
-        if name == "mlp":
+        if name in FEATURE_MODELS:
             return build_model(name, seed, n_classes=n_classes, n_inputs=math.prod(shape))
         if name in IMAGE_MODELS and len(shape) == 1:
             raise InputError(
@@ -457,12 +461,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 "convert the pictures to uint8."
             )
         if x.dtype != torch.uint8:
-            if self.views != "auto":
+            if self.views not in ("auto", SCALED):
                 raise InputError(
                     f"The view policy {self.views!r} is for 8-bit images: "
                     "choose 'auto' for other data."
                 )
-            return FeatureViews.of(x)
+            return FeatureViews.of(x, scaled=self.views == SCALED)
         photo = fine_tune is not None or max(x.shape[2:]) > PHOTO_SIDE
         policy = ("photo" if photo else "flip-crop") if self.views == "auto" else self.views
         if fine_tune is None:
@@ -604,6 +608,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             InputError: If the classifier has a custom network, custom views, a part that is not
                 registered, or an option that is not made of numbers and text.
         """
+        write_checkpoint(Path(path), *self.content())
+
+    def content(self) -> tuple[Tensors, Values]:
+        """What `save` writes, and `from_content` takes: tensors, and values that JSON has."""
         check_is_fitted(self)
         fine_tune = self._fine_tune
         if not (isinstance(self.model, str) or fine_tune) or not isinstance(self.views, str):
@@ -646,7 +654,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 f"This classifier cannot be saved as numbers and text ({first_line(error)}): "
                 "pickle it instead."
             ) from None
-        write_checkpoint(Path(path), tensors, values)
+        return tensors, values
 
     def to_onnx(
         self,
@@ -693,6 +701,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             InputError: If the file is damaged or was not written by `save`.
         """
         tensors, values = read_checkpoint(Path(path), advice="save the classifier again")
+        return cls.from_content(tensors, values, device, str(path))
+
+    @classmethod
+    def from_content(
+        cls, tensors: Mapping[str, Tensor], values: Values, device: str = "auto", path: str = "This"
+    ) -> Self:
+        """The classifier with this `content`, which the file `path` holds.
+
+        Raises:
+            InputError: It is damaged, or that of something else.
+        """
         try:
             params = {**values["params"], "device": device}
             for kind in ("method", "rebalancer"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,6 +107,29 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
 def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
     """The rows to train on and to predict for each fold; at most as many folds as groups."""
     return _splits(sets, number_of_folds(sets, folds), seed)
+
+
+def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Rows, Rows]]) -> None:
+    """Refuse folds that cannot be trained on, before any training.
+
+    Raises:
+        InputError: A fold leaves too little to train on.
+    """
+    groups = "" if sets.groups is None else f" in {counted(len(sets.groups.unique()), 'group')}"
+    for others, _ in folds:
+        first = int(others[0])
+        if len(others) < 2:
+            needed = "at least two rows"
+        elif all(sets.row(row) == sets.row(first) for row in others):
+            needed = "rows with different candidates"
+        elif bool((x[others[1]] == x[first]).all()) and bool((x[others] == x[first]).all()):
+            needed = "rows with different features"
+        else:
+            continue
+        raise InputError(
+            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since "
+            f"each fold must leave {needed} to train on: add rows, or use {option('folds', 0)}."
+        )
 
 
 def enough_to_estimate(sets: Candidates) -> bool:

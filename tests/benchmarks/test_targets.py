@@ -47,7 +47,7 @@ def test_drawn_sets_have_distinct_labels_and_the_requested_sizes(n_classes, size
 
 
 def test_memory_counts_every_tensor_once():
-    candidates = Candidates.from_sets([{0, 1}, {2, 3}, {0, 2}])
+    candidates = Candidates.of([{0, 1}, {2, 3}, {0, 2}])
     assert tensor_bytes(candidates) == candidates.n_bytes
     targets = CandidateTargets(candidates)
     assert tensor_bytes(candidates, targets) == candidates.n_bytes + 6 * 4

@@ -555,7 +555,7 @@ def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
 def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, monkeypatch):
     import pandas as pd
 
-    from ltpll.cleaning import pipeline as training
+    from ltpll.cleaning import cleaning_job as training
 
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
     command = [
@@ -1070,18 +1070,12 @@ def test_columns_of_words_are_features(tmp_path):
     assert "20 examples (3 columns: 1 category, 2 numbers)" in printed
 
 
-@pytest.mark.parametrize("beside", ["array", "pictures"])
-def test_feature_columns_are_refused_if_the_features_have_no_named_columns(trees, tmp_path, beside):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(48, 2)))
-    more = (
-        ["--features", tmp_path / "x.npy"]
-        if beside == "array"
-        else ["--images", trees[0] / "pictures"]
-    )
+def test_feature_columns_are_refused_beside_pictures_without_a_backbone(trees, tmp_path):
     message = ltpll(
         "train",
         trees[0] / "labels.csv",
-        *more,
+        "--images",
+        trees[0] / "pictures",
         "--set",
         "table.features=u",
         "--out",
@@ -1186,8 +1180,7 @@ def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     assert ltpll("train", status=2).startswith("There is nothing to train on: give a table (.csv")
-    message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
-    assert message.startswith("m is a folder: give a table (.csv")
+    assert "There are no pictures in m" in ltpll("train", "m", status=2)
     assert ltpll("train", "cifar11", status=2).startswith(
         "There is no file cifar11: give a table (.csv"
     )

@@ -1,11 +1,7 @@
 """Out-of-fold predictions: the same one after the other and in parallel, interrupted or not."""
 
 import os
-import signal
-import time
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +13,9 @@ from ltpll.cleaning.cross_validation import fold_splits, fold_stage, out_of_fold
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import TEMPERATURES
 from ltpll.processes import PRELOADED
-from ltpll.runs.run_files import RunFile
-from ltpll.training.callbacks import Callback, Checkpoint, Progress
-from ltpll.training.fold_training import KeptFolds
+from ltpll.training.callbacks import Progress
 from support.refusals import refusal
+from support.waiting import LastOneWaits
 
 EPOCHS = 40
 PRELOADED.append(
@@ -87,27 +82,11 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
     )
 
 
-@dataclass
-class LastOneWaits:
-    """Builds classifiers in worker processes, but the third one only once a file `go` exists."""
-
-    folder: Path
-    parent: int
-
-    def __call__(self):
-        if os.getpid() != self.parent:
-            (self.folder / f"started-{os.getpid()}-{time.monotonic_ns()}").touch()
-            while (
-                len(list(self.folder.glob("started-*"))) > 2 and not (self.folder / "go").exists()
-            ):
-                time.sleep(0.01)
-        return MAKE()
-
-
 def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
     tmp_path, tmp_path_factory, expected
 ):
-    seen, make = [], LastOneWaits(tmp_path_factory.mktemp("waiting"), os.getpid())
+    seen, waiting = [], LastOneWaits(**MAKE.keywords)
+    waiting.folder, waiting.parent = tmp_path_factory.mktemp("waiting"), os.getpid()
 
     class Watching(Progress):
         def report_epochs(self, done, **options):
@@ -117,8 +96,8 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        judged(tmp_path, 2, Watching(write=lambda line: None), make)
-    (make.folder / "go").touch()
+        judged(tmp_path, 2, Watching(write=lambda line: None), lambda: waiting)
+    (waiting.folder / "go").touch()
     assert not list(tmp_path.glob(".progress*"))
     finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*")}
     assert len(finished) < 3
@@ -133,33 +112,6 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"fold-{k}.safetensors" for k in (1, 2, 3)
     ]
-
-
-def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypatch):
-    x, sets, _ = problem()
-    monkeypatch.setattr(module, "WRITE_SECONDS", 0.0)
-    path, checkpoint, seen = tmp_path / "report", Checkpoint(tmp_path / "checkpoint"), []
-
-    class Reading(Callback):
-        def on_step_end(self, trainer):
-            seen.append((*module._read_report(path), trainer.epochs_done))
-            if len(seen) == 7:
-                signal.raise_signal(signal.SIGINT)
-
-    def train():
-        trainer, inputs, candidates = MAKE(epochs=3, batch_size=16).prepare_training(x, sets)
-        with path.open("wb", buffering=0) as file:
-            assert module._read_report(path) is None
-            trainer.fit(inputs, candidates, [module._ReportEpochs(file), Reading(), checkpoint])
-        return trainer.steps_per_epoch
-
-    with pytest.raises(KeyboardInterrupt):
-        train()
-    steps = train()
-    assert seen == [
-        (0 if k <= 7 else 7 / steps, k / steps, k / steps) for k in range(1, 3 * steps + 1)
-    ]
-    assert module._read_report(path) == (7 / steps, 3.0)
 
 
 def test_checkpoints_of_folds_that_were_killed_after_they_finished_are_deleted(tmp_path, expected):
@@ -193,38 +145,6 @@ def test_there_are_no_more_folds_than_groups_and_a_single_group_is_refused():
     assert "All rows to train on are in one group" in refusal(
         lambda: fold_splits(sets.with_groups(["a"] * 60), 5, seed=0)
     )
-
-
-def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
-    x, sets, _ = problem()
-    sets = sets.with_groups([i // 5 for i in range(60)]).with_weights(
-        np.random.default_rng(0).random(len(sets.labels)) + 0.1
-    )
-    seen = []
-    monkeypatch.setattr(
-        module,
-        "in_processes",
-        lambda function, calls, workers, report: [function(*call) for call in calls],
-    )
-    monkeypatch.setattr(
-        module,
-        "train_fold",
-        lambda classifier, x, sets, *rest, **how: seen.append(
-            (sets.groups.tolist(), sets.weights.tolist())
-        ),
-    )
-    plan = {
-        "scores": None,
-        "splits": fold_splits(sets, 2, 0),
-        "missing": [0, 1],
-        "stage": fold_stage(MAKE(), x, sets, 2, 0, 2),
-    }
-    progress = Progress()
-    progress.plan_stages([plan["stage"]])
-    module._train_in_processes(
-        KeptFolds(tmp_path, RunFile.FOLDS), MAKE, x, sets, **plan, progress=progress
-    )
-    assert seen == [(sets.groups.tolist(), sets.weights.tolist())] * 2
 
 
 def test_rows_are_judged_as_frequent_as_their_classes_are_whatever_the_goal_is(tmp_path):
@@ -261,15 +181,3 @@ def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
         module, "INPUT_BYTES", 8 * 30_000 * 16 + 1
     )  # bytes, four times the inputs for each of two
     assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
-
-
-def test_candidates_reach_other_processes_whole():
-    before = Candidates.of(["a|b", "b|c", "c"]).with_groups([0, 0, 1]).with_weights([1, 2, 1, 3, 1])
-    sent = module._from_arrays(module._as_arrays(before.with_answers([1], [[0]])))
-    assert [sent.row(i) for i in range(3)] == [[0, 1], [0], [2]]
-    assert sent.classes == ("a", "b", "c")
-    assert sent.groups.tolist() == sent.observed.groups.tolist() == [0, 0, 1]
-    assert [sent.observed.row(i) for i in range(3)] == [[0, 1], [1, 2], [2]]
-    assert sent.observed.weights.tolist() == before.weights.tolist()
-    assert sent.weights.tolist() == pytest.approx([1 / 3, 2 / 3, 1, 1])
-    assert module._from_arrays(module._as_arrays(before)).observed is None

@@ -18,9 +18,9 @@ from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
-from ltpll.synthetic import neighbour_candidates
 from ltpll.tables.reading import Reading
 from ltpll.training.callbacks import Callback, Progress
+from ltpll_research.set_origins import neighbour_candidates
 from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv
 
@@ -34,13 +34,13 @@ def test_a_table_is_trained_with_the_defaults_of_the_estimator():
     }
     settings = TrainingSettings()
     same = {one.name for one in fields(TrainingSettings)} - {
+        "learner",
         "options",
         "prior",
         "backbone",
         "finetune",
         "seed",
         "folds",
-        "prune",
     }
     assert {"method", "rebalancer", "extras", "goal", "lr"} <= same
     assert {name: getattr(settings, name) for name in same} == {
@@ -145,7 +145,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         assert any(
             f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines
         ), name
-    assert f"{stored['average']:.1%}" in run.result()["choice"]
+    assert f"{stored['average']:.3f}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
 
 

@@ -15,6 +15,7 @@ from support.refusals import refusal
 
 SMALL = {
     "mlp": ({"n_inputs": 12, "n_classes": 5, "hidden": (7,)}, (12,), 7),
+    "linear": ({"n_inputs": 12, "n_classes": 5}, (12,), 12),
     "small-cnn": ({"n_classes": 5, "width": 4}, (1, 8, 8), 16),
     "resnet18": ({"n_classes": 5, "width": 4}, (3, 32, 32), 32),
 }
@@ -215,7 +216,9 @@ def test_a_refused_model_leaves_the_random_state_alone():
 )
 def test_an_unknown_model_is_answered_with_the_known_ones(name, hint):
     message = refusal(lambda: build_model(name, 0), UnknownNameError)
-    assert message == f"There is no model {name!r}.{hint} Available: mlp, resnet18, small-cnn."
+    assert (
+        message == f"There is no model {name!r}.{hint} Available: linear, mlp, resnet18, small-cnn."
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def started(anchor: Anchor) -> tuple[Anchor, torch.nn.Linear, BetweenEpochs]:
     torch.manual_seed(0)
     head = torch.nn.Linear(3, C)
     anchor.attach(Classifier(torch.nn.Identity(), head))
-    candidates = Candidates.from_sets(SETS)
+    candidates = Candidates.of(SETS)
     training = BetweenEpochs(candidates, initial_targets(candidates))
     anchor.start_training(training)
     return anchor, head, training
@@ -147,7 +147,7 @@ def test_a_class_without_candidates_counts_as_half_an_example():
     anchor = Anchor(prior="average")
     head = torch.nn.Linear(3, C)
     anchor.attach(Classifier(torch.nn.Identity(), head))
-    candidates = Candidates.from_sets([[0, 1], [1, 2]], n_classes=C)
+    candidates = Candidates.of([[0, 1], [1, 2]], n_classes=C)
     training = BetweenEpochs(candidates, initial_targets(candidates))
     anchor.start_training(training)
     anchor.start_epoch(5, 10)

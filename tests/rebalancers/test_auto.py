@@ -7,9 +7,10 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.models import Classifier
 from ltpll.rebalancers import Auto
-from ltpll.rebalancers.auto import PRECISE, shares_of
-from ltpll.synthetic import grouped_candidates, neighbour_candidates, uniform_candidates
+from ltpll.rebalancers.auto import PRECISE
+from ltpll.synthetic import uniform_candidates
 from ltpll.targets import initial_targets
+from ltpll_research.set_origins import grouped_candidates, neighbour_candidates
 from support.problems import BetweenEpochs
 
 LONG_TAIL = np.repeat(np.arange(5), [400, 200, 100, 50, 25])
@@ -62,7 +63,7 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_is_
         "Class shares are left alone, and labels that often share sets support each other, because "
         "it is "
     )
-    known = started(Candidates.from_sets([[label] for label in LONG_TAIL]))
+    known = started(Candidates.of([[label] for label in LONG_TAIL]))
     assert known.because == "Every row has a single label, so targets need no rebalancing."
     for auto in (single, unclear, known):
         assert_holds_nothing(auto)
@@ -75,8 +76,7 @@ def test_where_the_sets_leave_it_open_the_better_score_on_held_out_rows_decides(
         scores={"plain": 0.6, "average": average},
     )
     assert (
-        f"expected accuracy of {average:.1%} on held-out rows, and shares left alone one of 60.0%"
-        in auto.because
+        f"gave {average:.3f} nats about held-out sets, and shares left alone 0.600" in auto.because
     )
     if held:
         average = started(
@@ -96,16 +96,3 @@ def test_what_the_user_says_is_held_whatever_the_sets_say():
     assert average.because == "Class shares are fixed at the average of the sets, as requested."
     assert "as requested" in started(candidates, Auto(prior="sets")).because
     assert not Auto(prior="average").is_undecided(candidates)
-
-
-def test_the_shares_of_sets_make_auto_hold_the_same_shares_on_other_sets():
-    other = neighbour_candidates(np.repeat(np.arange(5), 155), 5, seed=0)
-    independent = uniform_candidates(LONG_TAIL, 5, 0.6, seed=0)
-    for candidates in (grouped_candidates(300, [5, 4, 3, 2, 1], seed=0)[0], independent):
-        alone, by_shares = started(candidates), started(other, Auto(prior=shares_of(candidates)))
-        np.testing.assert_allclose(by_shares.lower.numpy(), alone.lower.numpy(), rtol=1e-5)
-        np.testing.assert_allclose(by_shares.upper.numpy(), alone.upper.numpy(), rtol=1e-5)
-    assert shares_of(other) is None  # it is unclear how these sets arose
-    assert (
-        shares_of(uniform_candidates(LONG_TAIL, 5, 0.1, seed=0)) is None
-    )  # many rows have a single label

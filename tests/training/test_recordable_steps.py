@@ -19,7 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from ltpll.synthetic import remove_labels
+from ltpll_research.set_origins import remove_labels
 from support.toy_training import toy, trainer
 
 SOURCE = str(Path(ltpll.__file__).parent)

@@ -627,7 +627,7 @@ def broken(x, row, value):
         (lambda x, c: (np.ones_like(x), c), r"identical"),
         (lambda x, c: (x, [{0, 1}] * len(x)), r"2 classes, but the model's head has 4"),
         (
-            lambda x, c: (x, Candidates.from_sets([{0, 1}] * len(x), n_classes=4)),
+            lambda x, c: (x, Candidates.of([{0, 1}] * len(x), n_classes=4)),
             r"All 150 rows have the same candidates \(0, 1\)",
         ),
         (lambda x, c: (x[:1], c.select([0])), r"only 1 row"),
@@ -647,7 +647,7 @@ def test_training_data_that_cannot_be_used_is_refused_in_one_sentence(change, me
 
 def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
     x, _, candidates = toy()
-    without_3 = Candidates.from_sets(
+    without_3 = Candidates.of(
         [[label for label in candidates.row(i) if label != 3] or [0] for i in range(len(x))],
         n_classes=4,
     )

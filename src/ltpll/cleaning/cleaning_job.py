@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +25,22 @@ from ltpll.estimator import PartialLabelClassifier, channels_first
 from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
+from ltpll.interfaces import Goal
 from ltpll.missing_share import AUTO, missing_parts, overall_share
 from ltpll.pictures.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
-from ltpll.runs.recording import CHECKPOINT_SECONDS, round_floats
-from ltpll.runs.run import Record
+from ltpll.runs.recording import (
+    CHECKPOINT_SECONDS,
+    RunLog,
+    round_floats,
+    training_conditions,
+)
+from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.targets import initial_targets
-from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from ltpll.training.compatibility import check_data
+from ltpll.training.distributed import current_world
 from ltpll.training.fold_training import KeptFolds
 from ltpll.training.job import Part, Stage
 from ltpll.training.trainer import PartialLabelTrainer
@@ -49,8 +56,50 @@ class Cleaned(NamedTuple):
     facts: Record  # entries of the record of a `CleanedTable`
 
 
+class TrainedRows(NamedTuple):
+    """The rows of some examples that are trained on, and the others."""
+
+    rows: npt.NDArray[np.int64]
+    held_out: npt.NDArray[np.int64]
+    x: npt.NDArray[Any]
+    sets: Candidates
+    rest: Candidates | None
+
+    @classmethod
+    def of(cls, examples: Examples) -> TrainedRows:
+        """The rows to train on, by the column of splits if there is one.
+
+        Raises:
+            InputError: They are fewer than two.
+        """
+        chosen, table = examples.training(), examples.table
+        rows, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+        n = len(rows)
+        if n < 2:
+            few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
+            raise InputError(f"{few}: training needs at least two.")
+        _warn_of_divided_groups(table.groups, rows, held_out)
+        sets = examples.candidates
+        if not len(held_out):
+            return cls(rows, held_out, examples.x, sets, None)
+        x = rows_on_disk(examples.x, rows)
+        return cls(rows, held_out, x, sets.select(rows), sets.select(held_out))
+
+    def evaluation(self, examples: Examples, goal: Goal, every: int = 1) -> HeldOutEvaluation:
+        """What measures a classifier by the held-out rows and the true labels that are known."""
+        x, labels = rows_on_disk(examples.x, self.held_out), examples.table.labels
+        return HeldOutEvaluation(
+            channels_first(x) if x.ndim == 4 else x,
+            self.rest,
+            None if labels is None else labels[self.held_out],
+            None if labels is None else labels[self.rows],
+            goal=goal,
+            every=every,
+        )
+
+
 class CleaningJob:
-    """All that is computed to clean labels, for `ltpll train` and for `LabelCleaner`.
+    """All that is computed to clean labels with a single classifier.
 
     It makes choices by cross-validation, trains on all rows, predicts every row out of fold, and
     judges labels and sets. All is checked when the job is made, before a folder exists.
@@ -79,29 +128,15 @@ class CleaningJob:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        chosen, table = examples.training(), examples.table
-        self.trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        n = len(self.trained)
-        if n < 2:
-            few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
-            raise InputError(f"{few}: training needs at least two.")
-        _warn_of_divided_groups(table.groups, self.trained, held_out)
-        self.x, self.sets, rest = examples.x, examples.candidates, None
-        if len(held_out):
-            self.x = rows_on_disk(examples.x, self.trained)
-            self.sets, rest = self.sets.select(self.trained), self.sets.select(held_out)
+        self.trained = TrainedRows.of(examples)
+        n, self.x, self.sets = len(self.trained.rows), self.trained.x, self.trained.sets
         self.classifier, self.examples, self.folds, self.seed = classifier, examples, folds, seed
         self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer, candidates = self.fitting.trainer, self.fitting.candidates
-        trainer, x_rest = self.trainer, rows_on_disk(examples.x, held_out)
-        self.evaluation = HeldOutEvaluation(
-            channels_first(x_rest) if x_rest.ndim == 4 else x_rest,
-            rest,
-            None if table.labels is None else table.labels[held_out],
-            None if table.labels is None else table.labels[self.trained],
-            goal=classifier.goal,  # type: ignore[arg-type]
-            every=max(1, trainer.epochs // MEASURED),
-        )
+        self.world, trainer = self.trainer.world, self.trainer
+        goal: Any = classifier.goal
+        every = max(1, trainer.epochs // MEASURED)
+        self.evaluation = self.trained.evaluation(examples, goal, every)
         check_data(self.fitting.x, candidates, trainer.head)
         self._progress = progress or Progress(write=lambda line: None)
         asks = classifier.truth_missing == AUTO
@@ -118,7 +153,7 @@ class CleaningJob:
         self,
         folder: Path,
         *,
-        log: Sequence[Callback] = (),
+        run: Run | None = None,
         callbacks: Sequence[Callback] = (),
         on_choice: Callable[[str], None] = lambda sentence: None,
     ) -> Cleaned | None:
@@ -126,17 +161,25 @@ class CleaningJob:
 
         Args:
             folder: Where choices and folds are kept, so that an interrupted job is resumed.
-            log: Callbacks of the training on all rows that see each epoch first.
-            callbacks: Its further callbacks.
+            run: The run of that folder, if it has one, whose log gets a record of each epoch and
+                which keeps checkpoints of the training on all rows.
+            callbacks: Further callbacks of that training.
             on_choice: Called with each sentence about what was chosen before the training.
 
         Returns:
             What was found; None in all processes but the first.
         """
         classifier, trainer, examples = self.classifier, self.trainer, self.examples
-        trained, progress = self.trained, self._progress
+        trained, progress = self.trained.rows, self._progress
         progress.plan_stages(list(self._stages.values()))
-        decide = partial(self._decide_once, folder, on_choice)
+        decide = partial(
+            decide_once,
+            folder,
+            self.fitting.candidates,
+            {name: stage.parts for name, stage in self._stages.items()},
+            progress,
+            on_choice,
+        )
         scores = classifier.decide_by_cross_validation(
             trainer, self.x, self.fitting.candidates, decide
         )
@@ -147,7 +190,11 @@ class CleaningJob:
         if examples.start is not None:
             weighted = examples.candidates.with_weights(examples.start)
             ours.append(_StartFromWeights(weighted.select(trained)))
-        classifier.run_training(self.fitting, [self.evaluation, *log, *ours, *callbacks])
+        if run is not None:
+            ours = [RunLog(run, self.evaluation, durable=True), *ours]
+            checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
+            callbacks = [*callbacks, checkpoint]
+        classifier.run_training(self.fitting, [self.evaluation, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
             unfitted = clone(classifier)
@@ -173,76 +220,90 @@ class CleaningJob:
         if from_folds is not None:
             own = predictions.select(trained)
             predictions.store_rows(trained, from_folds)
-        truth_missing = bool(np.any(trainer.truth_missing))
-        labels, judgement = label_rows(
-            predictions, examples, trained, own, truth_missing=truth_missing
-        )
-        if judgement is not None:
-            classifier.temperature_ = judgement.temperature
         prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-        n, history = len(examples), trainer.history
+        history = trainer.history
         facts: Record = {
-            "classes": [str(name) for name in examples.candidates.classes],
-            "class_prior": round_floats(classifier.class_prior_.tolist()),
             "prior": None if prior is None else round_floats(prior.as_record()),
             "choice": trainer.rebalancer.because or None,
-            "truth_missing": round_floats(classifier.truth_missing_),
-            "rows": {"all": n, "trained": len(trained), "held_out": n - len(trained)},
-            "judgement": judgement_record(judgement, labels, examples),
-            "recovered": round_floats(_share_recovered(labels, examples, trained)),
             "last": round_floats(history[-1]),
             "curves": _curve_columns(history),
         }
-        return Cleaned(labels, predictions, facts)
+        return cleaned_by(classifier, examples, self.trained, predictions, own, facts)
 
-    def _decide_once(
-        self,
-        folder: Path,
-        on_choice: Callable[[str], None],
-        name: str,
-        estimate: Callable[..., Any],
-    ) -> Any:
-        """What cross-validation decides before training, unless the folder has stored it."""
-        file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
-        candidates, world = self.fitting.candidates, self.trainer.world
-        kept = KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        found = world.value_of_first_process(
-            _stored_choice(folder / file, name, candidates.n_classes)
-        )
-        if not found:
-            parts = self._stages[name].parts
-            found = estimate(lambda number: [self._progress.start_part(parts[number])], kept)
-        if world.first:
-            write_atomically(folder / file, json.dumps(found).encode())
-            kept.forget()
-        if name == "missing":
-            on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
-        return found
+    def conditions(self, run: Run) -> Record:
+        """The hardware, the software and the speed of the training, for the record of the run."""
+        return {**training_conditions(run, self.trainer), "processes": self.world.size}
 
 
-def _warn_of_divided_groups(
-    groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]
-) -> None:
-    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
-    if divided:
-        warnings.warn(
-            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that "
-            "are held out, so held-out figures may be too good "
-            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
-            InputWarning,
-            stacklevel=4,
-        )
+def cleaned_by(
+    classifier: Any,
+    examples: Examples,
+    trained: TrainedRows,
+    predictions: SetPredictions,
+    own: SetPredictions | None,
+    facts: Record,
+) -> Cleaned:
+    """Judge labels and sets, calibrate the classifier, and collect what the record needs.
+
+    Args:
+        classifier: The fitted classifier or committee.
+        examples: The examples.
+        trained: The rows that were trained on.
+        predictions: Predictions for all rows: where there are any, those of classifiers that were
+            not trained on them.
+        own: Predictions of the fitted classifier for the trained rows, if the others are out of
+            fold.
+        facts: Entries of the record that depend on how it was trained.
+    """
+    truth_missing = classifier.truth_missing_ > 0
+    labels, judgement = label_rows(
+        predictions, examples, trained.rows, own, truth_missing=truth_missing
+    )
+    if judgement is not None:
+        classifier.temperature_ = judgement.temperature
+    n, rows = len(examples), trained.rows
+    common: Record = {
+        "classes": [str(name) for name in examples.candidates.classes],
+        "class_prior": round_floats(classifier.class_prior_.tolist()),
+        "truth_missing": round_floats(classifier.truth_missing_),
+        "rows": {"all": n, "trained": len(rows), "held_out": n - len(rows)},
+        "judgement": judgement_record(judgement, labels, examples),
+        "recovered": round_floats(_share_recovered(labels, examples, rows)),
+    }
+    return Cleaned(labels, predictions, {**common, **facts})
 
 
-def _share_recovered(
-    cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]
-) -> float | None:
-    """The share of right labels among the trained rows whose true label is known, if any."""
-    true = examples.table.labels
-    if true is None or not (true[trained] >= 0).any():
-        return None
-    known = trained[true[trained] >= 0]
-    return float((cleaned.label[known] == true[known]).mean())
+def decide_once(
+    folder: Path,
+    candidates: Candidates,
+    parts: Mapping[str, Sequence[Part]],
+    progress: Progress,
+    on_choice: Callable[[str], None],
+    name: str,
+    estimate: Callable[..., Any],
+) -> Any:
+    """What cross-validation decides before training, unless the folder has stored it.
+
+    Args:
+        folder: Where the decision and its training runs are kept.
+        candidates: The candidate sets.
+        parts: The training runs of each decision, as parts of a job.
+        progress: Reports their progress.
+        on_choice: Called with a sentence about the share of missing labels.
+        name: What is decided, "missing" or "comparison".
+        estimate: Decides, given the callbacks of each training run and where these are kept.
+    """
+    file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
+    world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
+    found = world.value_of_first_process(_stored_choice(folder / file, name, candidates.n_classes))
+    if not found:
+        found = estimate(lambda number: [progress.start_part(parts[name][number])], kept)
+    if world.first:
+        write_atomically(folder / file, json.dumps(found).encode())
+        kept.forget()
+    if name == "missing":
+        on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
+    return found
 
 
 def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
@@ -259,10 +320,36 @@ def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
 
 
 def _sentence_on_missing_labels(share: float) -> str:
+    """What an estimate of the share of sets without the true label leads to."""
     if not share:
         return "Hardly any set seems to lack the true label, so labels stay inside their sets."
     about = f"About {share:.1%} of the sets seem to lack the true label"
     return f"{about}, so labels may leave their sets."
+
+
+def _warn_of_divided_groups(
+    groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]
+) -> None:
+    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
+    if divided:
+        warnings.warn(
+            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that "
+            "are held out, so held-out figures may be too good "
+            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
+            InputWarning,
+            stacklevel=5,
+        )
+
+
+def _share_recovered(
+    cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]
+) -> float | None:
+    """The share of right labels among the trained rows whose true label is known, if any."""
+    true = examples.table.labels
+    if true is None or not (true[trained] >= 0).any():
+        return None
+    known = trained[true[trained] >= 0]
+    return float((cleaned.label[known] == true[known]).mean())
 
 
 class _StartFromWeights(Callback):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -50,19 +51,32 @@ class HeldOutEvaluation(Measurement):
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""
+        by_goal: dict[str, Tensor] = {}
+        if self.candidates is not None:
+            outputs = trainer.predictor.outputs(self._x)
+            for goal in get_args(Goal):
+                by_goal[goal] = trainer.predictor.adjusted(outputs, goal).cpu()
+        return self.figures(by_goal, trainer.targets.labels().cpu())
+
+    def figures(self, by_goal: Mapping[str, Tensor], labels: Tensor) -> dict[str, Any]:
+        """What a record holds.
+
+        Args:
+            by_goal: For each goal, scores of the classes of the held-out rows; empty without rows.
+            labels: The labels of the training rows.
+        """
         record: dict[str, Any] = {}
         if self.candidates is not None:
-            predictor, by_goal = trainer.predictor, {}
-            outputs = predictor.outputs(self._x)
-            for goal in get_args(Goal):
-                logits = predictor.adjusted(outputs, goal).cpu()
-                by_goal[goal] = self._held_out_figures(logits, self.candidates)
-            record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
+            found = {
+                goal: self._held_out_figures(scores, self.candidates)
+                for goal, scores in by_goal.items()
+            }
+            record["test"] = {**found[self.goal], "by_goal": found}
             if self.known is not None:
                 record["test"]["labelled"] = len(self.known[0])
         if self.known_in_training is not None:
             rows, true = self.known_in_training
-            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[rows], true)
+            record["target_recovery"] = target_recovery(labels[rows], true)
         return record
 
     def _held_out_figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:

@@ -12,6 +12,7 @@ import torch
 
 from ltpll.backbones.stored import save_backbone
 from ltpll.cleaning.cleaning_job import CleaningJob
+from ltpll.cleaning.committee_job import CommitteeJob
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.settings import KINDS, TrainingSettings
 from ltpll.cleaning.stored_tables import (
@@ -20,19 +21,13 @@ from ltpll.cleaning.stored_tables import (
     store_probabilities,
     store_tables,
 )
+from ltpll.estimator import SCALED
 from ltpll.missing_share import NEVER
-from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.runs.checksums import damaged_files
-from ltpll.runs.recording import (
-    CHECKPOINT_SECONDS,
-    RunLog,
-    begin_run,
-    locked_for_training,
-    training_conditions,
-)
+from ltpll.runs.recording import begin_run, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.training.callbacks import Callback, Checkpoint, Progress
+from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.checkpoint import write_checkpoint
 
 
@@ -48,33 +43,35 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     config: Record = asdict(settings)
     config["extras"] = list(settings.extras)
     # Settings that earlier versions did not have are left out where they change nothing.
+    config["learner"] = "committee" if settings.uses_committee(examples) else "network"
     unused = {
+        "learner": config["learner"] == "network",
         "backbone": settings.backbone is None,
         "finetune": settings.backbone is None,
-        "prune": not settings.prune,
         "truth_missing": settings.truth_missing == NEVER,
     }
     config = {name: value for name, value in config.items() if not unused.get(name)}
-    if settings.prune:
-        config["prune"] = {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}
     data: Record = {"fingerprint": examples.fingerprint(), "texts": examples.fingerprint_of_texts()}
     data |= {"rows": len(examples), "classes": examples.candidates.n_classes}
     folder = Path(out).absolute()
     run = Run(folder.parent, {"experiment": "own", "data": data, **config}, folder.name)
+    if settings.learner == "committee":
+        return run
     return _as_of_version_0_2(run, examples) or run
 
 
 def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
     """The run in the folder, if it is this one as version 0.2 began it.
 
-    The configs of that version did not hold the texts of a table.
+    The configs of that version did not hold the texts of a table, and there was no committee.
     """
     try:
         before = run.stored_config()
     except (OSError, ValueError):
         return None
     data = {name: value for name, value in run.config["data"].items() if name != "texts"}
-    if before != {**run.config, "data": data}:
+    config = {name: value for name, value in run.config.items() if name != "learner"}
+    if before != {**config, "data": data}:
         return None
     earlier = replace(run, config=before)
     if not earlier.done or damaged_files(run.folder):
@@ -132,18 +129,25 @@ def train_table_run(
         >>> len(read_cleaned("my-run").labels.label)
         60
     """
-    classifier = settings.classifier(device, on_nan, threads)
-    how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
     # Everything is checked before the folder exists.
-    job = CleaningJob(classifier, examples, **how, progress=progress)
-    trainer, folder = job.trainer, run.folder
-    with locked_for_training(run, trainer) as unfinished:
+    job: CleaningJob | CommitteeJob
+    scaled = examples.encoder is not None and settings.views == "auto"
+    if run.config.get("learner") == "committee":
+        classifier: Any = settings.committee(device, threads)
+        classifier.set_params(views=SCALED if scaled else "auto")
+        job = CommitteeJob(classifier, examples, workers=workers, progress=progress)
+    else:
+        classifier = settings.classifier(device, on_nan, threads)
+        if scaled:
+            classifier.set_params(views=SCALED)
+        how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
+        job = CleaningJob(classifier, examples, **how, progress=progress)
+    folder = run.folder
+    with locked_for_training(run) as unfinished:
         if not unfinished:
             return
-        begin_run(run, trainer, resumes=True)
-        log = RunLog(run, job.evaluation, durable=True)
-        checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
-        found = job.run(folder, log=[log], callbacks=[*callbacks, checkpoint], on_choice=on_choice)
+        begin_run(run, resumes=True)
+        found = job.run(folder, run=run, callbacks=callbacks, on_choice=on_choice)
         if found is None:
             return
         classifier.save(folder / RunFile.CLASSIFIER)
@@ -161,13 +165,21 @@ def train_table_run(
             write_checkpoint(folder / RunFile.COLUMNS, tensors, values)
         run.finish(
             {
-                **training_conditions(run, trainer),
-                "processes": trainer.world.size,
+                **job.conditions(run),
                 **found.facts,
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
+                **texts_cut(examples.encoder),
             }
         )
+        for path in RunFile.MEMBERS.found_in(folder):
+            path.unlink()
+
+
+def texts_cut(encoder: Any) -> Record:
+    """The number of texts that were not read to their end, in the record of a run, if any."""
+    n = getattr(encoder, "n_cut", 0)
+    return {"texts_cut": n} if n else {}
 
 
 def _described(source: TableSource, examples: Examples) -> Record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,16 @@ from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.feature_files import is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder
-from ltpll.convert.json_formats import OPTIONS, json_format
-from ltpll.convert.json_stream import JSON_SUFFIXES
+from ltpll.committee import Committee
+from ltpll.convert.json_formats import OPTIONS, is_tool_file, json_format
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 from ltpll.runs.run_files import RunFile
+from ltpll.tables.opening import READABLE, is_pattern, open_table
 from ltpll.tables.reading import Reading
-from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 from ltpll.training.checkpoint import read_checkpoint
 
 ANNOTATION = ("task", "worker", "annotation")
@@ -45,17 +46,20 @@ def source_for_new_table(
     on_error: str,
 ) -> TableSource:
     """A source of new examples that are read in the same way as those of this run."""
-    before = record["source"]
+    before, is_folder = record["source"], table.is_dir()
+    if is_folder and features is None:
+        images = images or table
     if (images is None) != (before["images"] is None):
         what = "pictures: give --images DIR" if images is None else "features: leave --images out"
         raise InputError(f"The run was trained on {what}.")
-    named = tuple(before["feature_names"])
-    if images is None and features is None and not named:
-        trained = "The run was trained on an array of features"
+    named, encoder = tuple(before["feature_names"]), stored_encoder(run, record)
+    beside = encoder is not None and encoder.n_beside > 0
+    if encoder is not None and not beside and features is not None:
+        raise InputError("The run was trained on the columns of its table: leave --features out.")
+    if images is None and features is None and (beside or not named):
+        trained = "The run was trained on a file of features"
         raise InputError(f"{trained}: give --features FILE with the features of the new examples.")
-    was_json, is_json = (
-        Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table)
-    )
+    was_json, is_json = (is_tool_file(Path(name)) for name in (before["table"], table))
     read_before = _reading_of(before, was_json)
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
@@ -63,7 +67,12 @@ def source_for_new_table(
         names_kept = [name for name in ("path", "control", "objects") if name in of_kind]
         same: dict[str, Any] = {name: getattr(read_before, name) for name in names_kept}
         read_before = replace(Reading(), **same)
-    names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
+    names: Sequence[str] = ()
+    if is_folder:
+        read_before, names = Reading(), ("path",)
+    elif not is_json and (table.suffix.lower() in READABLE or is_pattern(table)):
+        read_before = replace(read_before, sheet=_sheet_of(table, read_before.sheet))
+        names = open_table(table, read_before.sheet).names
     # New examples need neither candidate sets nor true labels; sets are of the run's classes.
     changes: dict[str, Any] = {
         "classes": tuple(record["classes"]),
@@ -92,8 +101,16 @@ def source_for_new_table(
         stored_backbone(run, record),
         on_error,
         exact=before.get("exact") is True,
-        encoder=stored_encoder(run, record) if images is None and features is None else None,
+        encoder=encoder,
     )
+
+
+def _sheet_of(table: Path, before: str | None) -> str | None:
+    """The sheet of this name if a new table has it; otherwise, its only sheet is read."""
+    with suppress(InputError):
+        open_table(table, before)
+        return before
+    return None
 
 
 def _reading_of(source: Record, is_json: bool) -> Reading:
@@ -177,10 +194,13 @@ def stored_encoder(run: Path, record: Record) -> ColumnEncoder | None:
     )
 
 
-def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
+def load_classifier(run: Path, record: Record, device: str) -> PartialLabelClassifier | Committee:
     """Load the classifier of a finished run; a damaged one, or that of another run, is refused."""
-    read_checked(run / RunFile.CLASSIFIER)
-    return PartialLabelClassifier.load(run / RunFile.CLASSIFIER, device)
+    path = run / RunFile.CLASSIFIER
+    read_checked(path)
+    if "committee" in record:
+        return Committee.load(path, device)
+    return PartialLabelClassifier.load(path, device)
 
 
 def prediction_columns(
@@ -206,7 +226,7 @@ def prediction_columns(
         Columns of equal length by name: label, confidence, runner-up and margin of every example,
         and, if the examples have candidate sets, the likeliest candidate.
     """
-    classifier = load_classifier(run, device)
+    classifier = load_classifier(run, record, device)
     if goal is not None:
         classifier.set_params(goal=goal)
     names = np.asarray(record["classes"], dtype=object)
@@ -240,11 +260,11 @@ def prediction_columns(
 
 
 def onnx_difference(
-    classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None
+    classifier: PartialLabelClassifier | Committee, path: Path, backbone: Backbone | None = None
 ) -> float | None:
-    """The largest difference between an exported model's logits and ours on random inputs.
+    """The largest difference between an exported model and ours on random inputs.
 
-    It is None without onnxruntime.
+    It is that of logits, or of the probabilities of a committee. It is None without onnxruntime.
     """
     try:
         session = trusted_session(path.read_bytes())
@@ -255,12 +275,16 @@ def onnx_difference(
         shape = (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
     x: Any = rng.integers(0, 256, shape) if len(shape) == 4 else rng.normal(size=shape)
     x = x.astype(np.uint8 if len(shape) == 4 else np.float32)
-    kind: Any = np.float32
-    if session.get_inputs()[0].type == "tensor(double)":  # float32 would blur such features
+    # float32 would blur some features
+    kind: Any = np.float64 if session.get_inputs()[0].type == "tensor(double)" else np.float32
+    if len(shape) == 2 and (kind is np.float64 or isinstance(classifier, Committee)):
         described = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
-        kind, x = np.float64, x * np.asarray(described["std"]) + np.asarray(described["mean"])
-    logits = session.run(None, {"x": x.astype(kind)})[0]
+        x = x * np.asarray(described["std"]) + np.asarray(described["mean"])
+        x = x.astype(kind)
+    logits, probabilities = session.run(None, {"x": x.astype(kind)})
     if backbone is not None:
         x = Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1))
+    if isinstance(classifier, Committee):
+        return float(np.abs(probabilities - classifier.predict_proba(x)).max())
     ours = classifier.decision_function(x)
     return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.formatting import counted
+from ltpll.formatting import are, counted
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class CleanedTable:
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     reviewed: Flags | None = None  # whether the candidates are a person's answer
+    # What people see of each row, by column: its text and a few values, None where there is none.
+    shown: Mapping[str, npt.NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -275,6 +278,10 @@ def summary(table: CleanedTable) -> list[str]:
     ambiguous, issues = int((table.sizes > 1).sum()), int(cleaned.issue.sum())
     wrong = f"about {table.doubts.sum():,.0f} labels are expected to be wrong"
     sentences = [f"{n:,} examples, {ambiguous:,} of them ambiguous; {wrong}.", *verdicts(table)]
+    if "committee" in table.record:
+        sentences.append(table.record["choice"])
+    if cut := table.record.get("texts_cut"):
+        sentences.append(f"{counted(cut, 'text')} {are(cut)} too long to be read to the end.")
     if not (cleaned.judged_by != "own").any():
         return sentences
     said = said_of_missing_labels(table)
@@ -376,7 +383,8 @@ def class_columns(table: CleanedTable) -> Columns:
     A rate is NaN, an empty cell, for a class that is never a candidate or never chosen.
     `recovered_out_of_fold` counts examples that are predicted to be of this class and have it as a
     candidate, out of the `judged_examples` in whose sets it is the likeliest candidate, and is None
-    if nothing was judged. `precision` and `recall` compare the labels with true labels, where these
+    if nothing was judged. `information` is what a committee says about held-out sets of the class,
+    in nats. `precision` and `recall` compare the labels with true labels, where these
     are known; without any, the two columns are left out.
     """
     n, names, cleaned, judgement = len(table.classes), table.classes, table.labels, table.judgement
@@ -402,6 +410,8 @@ def class_columns(table: CleanedTable) -> Columns:
             "most_often_instead": [None if c < 0 else names[c] for c in instead.tolist()],
             "times_instead": times,
         }
+        if "information_by_class" in table.record:
+            columns["information"] = table.record["information_by_class"]
         rows, true = known_truth(table)
         if len(rows):
             label = cleaned.label[rows]

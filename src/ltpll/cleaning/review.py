@@ -88,9 +88,10 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
-        Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`,
-        `confidence`, `runner_up`, `suggestion` (the likeliest class outside the set, if the set may
-        lack the true label), `why`, and `answer`, which is empty.
+        Columns by name: `rank`, `id`, `path` if the table has paths, the text and some values of
+        the row under the names of their columns, `candidates`, `label`, `confidence`, `runner_up`,
+        `suggestion` (the likeliest class outside the set, if the set may lack the true label),
+        `why`, and `answer`, which is empty.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -104,7 +105,7 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     columns: Columns = {"rank": np.arange(1, len(rows) + 1), "id": table.ids[rows]}
     if table.paths is not None:
         columns["path"] = table.paths[rows]
-    return columns | {
+    own = {
         "candidates": [sets[i] for i in rows],
         "label": names[label],
         "confidence": rounded_column(cleaned.confidence[rows]),
@@ -113,6 +114,10 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         "why": reasons(table, rows),
         "answer": [""] * len(rows),
     }
+    for name, values in table.shown.items():
+        taken = name in {*columns, *own}  # answers are read from these
+        columns[f"{name} (of the row)" if taken else name] = values[rows]
+    return columns | own
 
 
 def reasons(table: CleanedTable, rows: Numbers, show: Callable[[str], str] = str) -> list[str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
+from ltpll.formatting import are, format_names
 from ltpll.settings import (
     Count,
     Plain,
@@ -25,13 +26,20 @@ from ltpll.settings import (
 from ltpll.tables.reading import DEFAULT_COLUMNS, Reading
 
 if TYPE_CHECKING:  # so that the help of a command does not import torch
+    from ltpll.cleaning.dataset import Examples
     from ltpll.columns import ColumnEncoder
+    from ltpll.committee import Committee
     from ltpll.estimator import PartialLabelClassifier
 
-KINDS = ("number", "category", "date", "text")
+KINDS = ("number", "category", "date", "text", "ignore")
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
-NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
+NOT_OF_CLASSIFIER = ("learner", "prior", "backbone", "finetune", "seed", "folds")
+# Settings that a committee decides by itself.
+OF_NETWORK = (
+    *("method", "rebalancer", "prior", "extras", "options", "model", "finetune", "views"),
+    *("epochs", "batch_size", "lr", "weight_decay", "precision"),
+)
 AUTO = Literal["auto"]
 POSITIVE, NOT_NEGATIVE = Within(0, open_below=True), Within(0)
 
@@ -41,8 +49,8 @@ class DataFiles:
     """The files that examples and earlier knowledge are read from."""
 
     table: str | None = None
-    """Table of examples and their candidate labels: .csv, .tsv, .parquet or .mat, or .json of a
-    labelling tool."""
+    """Examples and their candidate labels: a table (.csv, .tsv, .parquet, .xlsx or .jsonl), or a
+    pattern for several; .mat; .json of a labelling tool; or a folder of pictures."""
     images: str | None = None
     """Folder of the pictures that the column path (or id) names."""
     features: str | None = None
@@ -66,11 +74,13 @@ class ColumnSettings:
     number: tuple[str, ...] = ()
     """Columns of numbers that were taken for something else."""
     category: tuple[str, ...] = ()
-    """Columns of categories that were taken for something else, such as codes written as numbers."""
+    """Columns of categories that were taken for something else, such as codes in digits."""
     date: tuple[str, ...] = ()
     """Columns of dates that were taken for something else."""
     text: tuple[str, ...] = ()
     """Columns of prose; others are recognised by their words."""
+    ignore: tuple[str, ...] = ()
+    """Columns that are shown in reports, but not learned from."""
     numbers: Literal["scaled", "bins"] = "scaled"
     """How numbers are read: scaled, or also in bins, as trees see them."""
 
@@ -91,6 +101,9 @@ class TrainingSettings:
         >>> settings = TrainingSettings(method="proden", rebalancer="records", folds=10)
     """
 
+    learner: Literal["auto", "committee", "network"] = "auto"
+    """What is trained: a committee of several learners, or one network; auto is the committee for
+    features, unless a setting of the network is given."""
     method: str = "corr"
     """How labels are disambiguated; see `ltpll list`."""
     rebalancer: str = "auto"
@@ -131,8 +144,6 @@ class TrainingSettings:
     """Seed of everything random."""
     folds: Annotated[int, NOT_NEGATIVE] = 5
     """Folds of the cross-validation that gives every row an out-of-fold prediction; 0 for none."""
-    prune: bool = False
-    """First remove candidates that the sets of similar examples vote against."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
@@ -175,6 +186,42 @@ class TrainingSettings:
             raise InputError(f"{problem}: leave prior out.")
         if not isinstance(self.prior, str):
             check_prior(self.prior, classes)
+
+    def uses_committee(self, examples: Examples) -> bool:
+        """Whether a committee is trained on these examples.
+
+        Raises:
+            InputError: One is asked for, and does not fit the examples or the other settings.
+        """
+        from ltpll.committee.training import fits_memory
+
+        usual = TrainingSettings()
+        given = [name for name in OF_NETWORK if getattr(self, name) != getattr(usual, name)]
+        reasons = {
+            f"{format_names(given)} {are(len(given))} for a single network": bool(given),
+            "its members take features, and these are pictures": examples.x.ndim != 2,
+            "its members are weighed by folds, and there are none": self.folds < 2,
+            "it cannot start from another run": examples.start is not None,
+            "the table is too large for it": not fits_memory(examples.candidates),
+        }
+        against = [why for why, holds in reasons.items() if holds]
+        if self.learner == "committee" and against:
+            advice = f"leave that out, or use {option('learner', 'network')}"
+            raise InputError(f"No committee can be trained, because {against[0]}: {advice}.")
+        return self.learner != "network" and not against
+
+    def committee(self, device: str, threads: int | str = "auto") -> Committee:
+        """A committee with these settings that is not trained yet."""
+        from ltpll.committee import Committee
+
+        return Committee(
+            folds=self.folds,
+            truth_missing=self.truth_missing,
+            goal=self.goal,
+            random_state=self.seed,
+            device=device,
+            threads=threads,
+        )
 
     def classifier(
         self, device: str, on_nan: str, threads: int | str = "auto"
@@ -227,12 +274,16 @@ class TrainJob:
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> TrainJob:
         """The settings that a finished run was trained with."""
-        from ltpll.convert.json_formats import OPTIONS
-        from ltpll.convert.json_stream import JSON_SUFFIXES
+        from ltpll.convert.json_formats import OPTIONS, is_tool_file
 
         source, config = record["source"], record["config"]
         values = {f"training.{name}": value for name, value in config.items()}
-        values["training.prune"] = bool(config.get("prune"))
+        usual = TrainingSettings()
+        own = any(
+            config.get(name, one) != one for name, one in vars(usual).items() if name in OF_NETWORK
+        )
+        alone = config.get("learner") != "committee" and not own
+        values["training.learner"] = "network" if alone else "auto"
         values |= {f"data.{name}": source.get(name) for name in ("table", "images", "features")}
         values |= {f"columns.{name}": one for name, one in (source.get("columns") or {}).items()}
         if record.get("skipped"):
@@ -243,7 +294,7 @@ class TrainJob:
         # What a labelling tool calls its fields is no setting, and neither are columns that were
         # found by their usual names.
         meaningful = {name for names in OPTIONS.values() for name in names}
-        is_json = PurePath(source["table"]).suffix.lower() in JSON_SUFFIXES
+        is_json = is_tool_file(Path(source["table"]))
         for name, value in source.get("reading", {}).items():
             usual = value == DEFAULT_COLUMNS.get(name) or name == "classes"
             if not usual and (name in meaningful or not is_json):

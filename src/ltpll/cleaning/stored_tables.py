@@ -17,6 +17,7 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
+from ltpll.cleaning.shown_values import shown_values
 from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 PICTURE_SIDE = 160
 DOUBTFUL_PICTURES = 40
+SHOWN = "shown."  # before the names of the user's columns
 AFRESH = "train it again with --fresh"
 
 
@@ -55,6 +57,8 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
     others = {"group": table.groups, "url": table.urls, "reviewed": table.reviewed}
     columns |= {name: values for name, values in others.items() if values is not None}
     columns |= {name: getattr(cleaned, name) for name in STORED}
+    shown = shown_values(table, 1 - cleaned.confidence)
+    columns |= {f"{SHOWN}{name}": values for name, values in shown.items()}
     write_table(folder / RunFile.EXAMPLES, columns)
     if votes is not None:
         names = np.asarray(votes.names, dtype=object)[votes.annotators]
@@ -149,6 +153,11 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             groups=optional("group"),
             urls=optional("url"),
             reviewed=optional("reviewed"),
+            shown={
+                name.removeprefix(SHOWN): column(name)
+                for name in found.column_names
+                if name.startswith(SHOWN)
+            },
         )
         _check_table(table)
     except InputError:
@@ -205,7 +214,8 @@ def _read_parquet(path: Path) -> Any:
 def _check_table(table: CleanedTable) -> None:
     """Raise ValueError if columns have different lengths, wrong types, or values out of range."""
     n, n_classes, cleaned, votes = len(table.ids), len(table.classes), table.labels, table.votes
-    texts = (table.ids, table.paths, table.splits, table.groups, table.urls, cleaned.judged_by)
+    texts = [table.ids, table.paths, table.splits, table.groups, table.urls, cleaned.judged_by]
+    texts += table.shown.values()
     columns = [*texts, table.true, table.reviewed, *(getattr(cleaned, name) for name in STORED)]
     lengths = {len(column) for column in columns if column is not None}
     _require(n > 0 and lengths == {n}, "its columns have different lengths")

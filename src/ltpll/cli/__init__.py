@@ -46,8 +46,8 @@ MOVED = {
     for name in ("bench", "benchmark", "bound", "probe", "reproduce", "toy", "tsne")
 }
 MOVED["data"] = (
-    "is gone: use `ltpll describe`, `ltpll demo --only-table` for an example table, `ltpll train "
-    "--set training.prune=true`, or `ltpll-research data` for image sets"
+    "is gone: use `ltpll describe`, `ltpll demo --only-table` for an example table, "
+    "`ltpll.prune_candidates` in Python, or `ltpll-research data` for image sets"
 )
 
 

@@ -93,6 +93,7 @@ def embed(
         rows_file,
         write_readable_rows,
     )
+    from ltpll.tables.streaming import TABLE_SUFFIXES
 
     is_table = not source.is_dir()
     if is_table and images is None:
@@ -105,7 +106,8 @@ def embed(
     folder = images.expanduser() if images else source
     column = path_column(source, path) if is_table else ""
     paths = paths_in_table(source, column) if is_table else list_pictures(folder)
-    left = [out.with_suffix(f".table{source.suffix.lower()}")] if is_table else []
+    suffix = source.suffix.lower() if source.suffix.lower() in TABLE_SUFFIXES else ".csv"
+    left = [out.with_suffix(f".table{suffix}")] if is_table else []
     check_outputs(context, out, rows_file(out), *left, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
     with _progress("pictures") as progress:

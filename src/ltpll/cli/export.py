@@ -35,11 +35,13 @@ def export(
 
     check_outputs(context, onnx, sidecar(onnx), suffixes=[".onnx"], makes_folder=True)
     record = Run.open(run, Kind.TABLE).result()
-    classifier, backbone = load_classifier(run, "cpu"), stored_backbone(run, record)
+    classifier, backbone = load_classifier(run, record, "cpu"), stored_backbone(run, record)
     encoder = stored_encoder(run, record)
     names = record["source"]["feature_names"]
     if encoder is not None:
-        names = encoder.get_feature_names_out().tolist()
+        features = [f"feature {k + 1}" for k in range(encoder.n_beside)]
+        names = features + encoder.get_feature_names_out().tolist()
+        backbone = None  # the model takes its features beside the encoded columns
     classifier.to_onnx(onnx, names if len(classifier.input_shape_) == 1 else (), backbone)
     difference = onnx_difference(classifier, onnx, backbone)
     shape = ", ".join(

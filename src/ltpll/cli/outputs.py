@@ -99,9 +99,12 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
 
 
 def _files_of(named: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    from ltpll.tables.opening import matching_files
+
     for what, value in named.items():
         for path in _paths(value):
-            yield path, what
+            files = matching_files(path) if isinstance(value, Path) else [path]
+            yield from ((file, what) for file in files)
             try:
                 source = parse_json((path / "result.json").read_bytes())["source"]
                 made_from = {**source, **source["reading"]}
@@ -111,6 +114,8 @@ def _files_of(named: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
             above = [Path(), *followed(path).parents]
             for name, one in made_from.items():
                 found = (folder / each for each in _paths(one) for folder in above)
+                if name == "table":  # other texts, such as names of columns, are no patterns
+                    found = (file for each in found for file in matching_files(each))
                 yield from ((each, f"the {name} of the run {path}") for each in found)
 
 

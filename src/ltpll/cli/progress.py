@@ -158,12 +158,10 @@ class TensorBoardEvents(Callback):
 
 
 @contextmanager
-def reading_progress(verb: str = "reading") -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for reading files, or for whatever the verb says, which is shown on terminals
-    only.
-    """
+def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for reading files, which is shown on terminals only."""
     with rich_progress.Progress(
-        TextColumn(f"{verb} {{task.description}}"),
+        TextColumn("reading {task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:.0f} %"),
         console=console,

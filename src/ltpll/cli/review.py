@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +58,6 @@ def review(
         "? if no class fits; then"
     )
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
-    job = TrainJob.of_record(table.record)
-    job = replace(job, training=replace(job.training, prune=False))  # not of reviewed sets
-    words = [*earlier, "--reviewed", out, "--out", "NEW_RUN", *job.words()]
+    words = TrainJob.of_record(table.record).words()
+    words = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN", *words]
     print_line(command("ltpll", "train", source["table"], *words))

@@ -1,4 +1,4 @@
-"""Reading the user's tables for train, predict and prune."""
+"""Reading the user's tables for train and predict."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ The run folder is what predict, clean, review, report and export read.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,14 +20,14 @@ from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, prepare_run, torchrun_processes
 from ltpll.errors import InputError, option, shown
 from ltpll.files import write_atomically
-from ltpll.formatting import command, counted, format_names
+from ltpll.formatting import are, command, counted, format_names
 from ltpll.runs.run import Record
 from ltpll.settings import file_text
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".mat", ".json", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".xlsm", ".jsonl", ".ndjson", ".mat", ".json")
 SETTINGS_FILE = Path("ltpll.toml")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
 
@@ -39,8 +40,9 @@ def train(
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .mat; or "
-            ".json of a labelling tool.",
+            help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .xlsx, "
+            ".jsonl, .mat; .json of a labelling tool; a quoted pattern such as 'part-*.csv'; or a "
+            "folder of pictures in folders named by their candidates.",
         ),
     ] = None,
     out: Annotated[
@@ -79,28 +81,22 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
 
     path = _table_path(job.data.table)
-    out, files = out or Path("ltpll-runs") / path.stem, job.data
+    out, files = out or Path("ltpll-runs") / _name_of_run(path), job.data
     settings = _with_prior_of_file(job.training)
     source = _source(path, job, settings)
     check_run_folder(job, out)
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
         raise InputError(f"{problem}: write the new run to another folder.")
-    if settings.prune and (files.reviewed or files.start_from is not None):
-        problem = "Pruning would undo what people answered and what an earlier run learned"
-        raise InputError(f"{problem}: leave training.prune out.")
     with torchrun_processes(job.run.device) as (world, own_device):
-        alone = "Several processes would all do the same work first"
         if source.backbone is not None and not world.alone:
-            raise InputError(f"{alone}: run `ltpll embed`, then train with --features.")
-        if settings.prune and not world.alone:
-            raise InputError(f"{alone}: leave training.prune out.")
+            problem = "Several processes would all do the same work first"
+            raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
         examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
-        if settings.prune:
-            examples, settings = _pruned(examples, settings)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
-        world.wait_for_all()  # every process has to check the folder before the first one writes to it
+        # Every process has to check the folder before the first one writes to it.
+        world.wait_for_all()
         finished = prepare_run(run, world, fresh=fresh)
         _print_examples(examples, source, pretrained=settings.backbone is not None)
         if finished:
@@ -136,6 +132,8 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     images, features = (
         None if name is None else Path(name).expanduser() for name in (files.images, files.features)
     )
+    if path.is_dir() and features is None:
+        images = images or path
     how: dict[str, Any] = {}
     if settings.backbone is not None:
         if images is None:
@@ -149,10 +147,7 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
         how["backbone"] = backbone if settings.finetune == "none" else None
     elif files.side is not None:
         how["preprocessing"] = Preprocessing(files.side)
-    if settings.prune and images is not None and how.get("backbone") is None:
-        problem = "Pruning compares examples by features, which pictures do not have"
-        raise InputError(f"{problem}: give --backbone without finetune.")
-    if images is None and features is None:
+    if images is None or how.get("backbone") is not None:
         how["encoder"] = job.columns.encoder()
     return TableSource(path, job.table, images, features, on_error=files.on_error, **how)
 
@@ -178,48 +173,25 @@ def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles
     return starting_from(examples, read_cleaned(Path(files.start_from)))
 
 
-def _pruned(examples: Examples, settings: TrainingSettings) -> tuple[Examples, TrainingSettings]:
-    """The examples without candidates that their neighbours vote against; says what was removed."""
-    from ltpll.cleaning.pruned_tables import prune_examples, settings_after_pruning
-    from ltpll.cli.progress import reading_progress
-
-    with reading_progress("comparing") as on_progress:
-        found = prune_examples(
-            examples, on_progress=lambda done, total: on_progress("rows", done, total)
-        )
-    pruned, before, after = (
-        found.of_training,
-        found.of_training.given,
-        found.of_training.candidates,
-    )
-    removed, n = len(before.labels) - len(after.labels), len(before)
-    print_line(
-        f"Neighbours voted against {removed:,} of {counted(len(before.labels), 'candidate')}, in "
-        f"{counted(len(pruned.changed()), 'set')}: {len(before.labels) / n:.2f} → "
-        f"{len(after.labels) / n:.2f} candidates per set."
-    )
-    if (lost := found.lost) is not None:
-        print_line(
-            f"Lost true labels (for evaluation only): {lost.lost:,} of {lost.rows:,} "
-            f"({lost.lost / lost.rows:.1%}), and in the rarest third of the classes "
-            f"{lost.rare_lost:,} of {lost.rare_rows:,} ({lost.rare_lost / lost.rare_rows:.1%})."
-        )
-    return found.examples, settings_after_pruning(settings, found)
-
-
 def _table_path(table: str | None) -> Path:
     """The table to train on; anything else is refused."""
+    from ltpll.tables.opening import is_pattern
+
     needed = f"a table ({', '.join(SUFFIXES)})"
     if table is None:
         raise InputError(f"There is nothing to train on: give {needed}.")
     path = Path(table).expanduser()
-    if path.is_dir():
-        problem = f"{table} is a folder: give {needed}"
-        raise InputError(f"{problem}, and the folder of pictures with --images.")
-    if path.suffix.lower() not in SUFFIXES and not path.is_file():
+    is_there = path.exists() or is_pattern(path)
+    if path.suffix.lower() not in SUFFIXES and not is_there:
         problem = f"There is no file {table}: give {needed}"
         raise InputError(f"{problem}, or an image set to `ltpll-research benchmark`.")
     return path
+
+
+def _name_of_run(path: Path) -> str:
+    """The name of a table or folder, or what is left of a pattern without its marks."""
+    name = path.resolve().name if path.is_dir() else path.stem
+    return name if path.exists() else re.sub(r"[*?\[\]]+", "", name).strip(" -_.") or "tables"
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:
@@ -228,7 +200,9 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
 
     sets, training = examples.candidates, int(examples.training().sum())
     what = " × ".join(map(str, examples.x.shape[1:]))
-    if examples.encoder is not None:
+    beside = 0 if examples.encoder is None else examples.encoder.n_beside
+    what = str(beside) if beside else what
+    if examples.encoder is not None and not beside:
         what = examples.encoder.describe()
     elif examples.x.ndim == 4:
         what += " pictures"
@@ -246,6 +220,12 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     if examples.table.votes is not None:
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
+    if beside:
+        kind = "features" if source.backbone is None else "pictures"
+        columns = examples.encoder.describe()  # type: ignore[union-attr]
+        print_line(f"Rows are described by their {kind} ({beside:,} numbers) and {columns}.")
+    if cut := getattr(examples.encoder, "n_cut", 0):
+        print_line(f"{counted(cut, 'text')} {are(cut)} too long to be read to the end.")
     if sets.weights is not None and examples.table.votes is None:
         print_line(
             f"Scores were read and weight the candidates; {option('scores', 'none')} uses none."

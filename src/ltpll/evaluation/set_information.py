@@ -1,13 +1,13 @@
-r"""Set information: what features say about candidate sets, and so which model to trust.
+"""Set information: what features say about candidate sets, and so which model to trust.
 
-A model gives each class of a row the probability \(p_j(x)\). If wrong labels join a set \(S\)
-without regard to \(x\), then \(P(S\mid x) = \sum_j P(S\mid y=j)\, p_j(x)\). Where the unknown
-\(P(S\mid y=j)\) is the same for all candidates, it cancels in the ratio
+A model gives each class j of a row the probability p_j(x). If wrong labels join a set S without
+regard to x, then P(S | x) is the sum of P(S | y = j) p_j(x). Where the unknown P(S | y = j) is the
+same for all candidates, it cancels in the ratio
 
-$$\frac{P(S\mid x)}{P(S)} = \frac{\sum_{j\in S} p_j(x)}{\sum_{j\in S} \bar p_j},$$
+    P(S | x) / P(S)  =  sum of p_j(x) over S / sum of m_j over S,
 
-with \(\bar p\) the mean of the model's predictions. The mean logarithm of this ratio over rows that
-the model was not trained on estimates a lower bound of the mutual information of features and sets.
+with m the mean of the model's predictions. The mean logarithm of this ratio over rows that the
+model was not trained on estimates a lower bound of the mutual information of features and sets.
 A model that is right about the labels has more of it. Frequent labels, which stand in many sets,
 raise the numerator and the denominator alike, so that predicting them gains nothing.
 
@@ -42,7 +42,8 @@ class SetInformation(NamedTuple):
     standard_error: float
     """The standard error of the mean; over groups, if the sets have groups."""
     possible: float
-    """What the mean would be if the model put all probability into the sets."""
+    """What the mean would be if the model put all probability into the sets or, with weights, on
+    their heaviest candidates."""
 
     def __str__(self) -> str:
         share = self.nats / self.possible if self.possible > 0 else 0.0
@@ -77,7 +78,11 @@ def set_information(probabilities: npt.ArrayLike, candidates: Candidates) -> Set
     """
     with_features, without = set_probabilities(probabilities, candidates)
     by_row = np.log(with_features) - np.log(without)
-    possible = float(-np.log(np.minimum(without, 1.0)).mean())
+    most = np.ones(len(candidates))
+    if candidates.weights is not None:
+        starts = candidates.offsets[:-1].cpu().numpy()
+        most = np.maximum.reduceat(_relative_weights(candidates), starts)
+    possible = float(np.log(np.maximum(most / without, 1.0)).mean())
     return SetInformation(float(by_row.mean()), _standard_error(by_row, candidates), possible)
 
 
@@ -114,9 +119,7 @@ def set_probabilities(
             f"{counted(len(candidates), 'candidate set')}."
         )
     rows, labels = _rows_and_labels(candidates)
-    weights = np.ones(len(labels))
-    if candidates.weights is not None:  # relative to equal weights
-        weights = candidates.weights.cpu().numpy() * np.bincount(rows)[rows]
+    weights = _relative_weights(candidates)
     by_features = np.bincount(rows, weights=weights * found[rows, labels])
     by_mean = np.bincount(rows, weights=weights * found.mean(0)[labels])
     return np.maximum(by_features, TINY), np.maximum(by_mean, TINY)
@@ -138,6 +141,14 @@ def information_of_sets(estimator: Any, X: Any, y: Any) -> float:
     return set_information(estimator.predict_proba(X), sets_for_estimator(estimator, y)).nats
 
 
+def _relative_weights(candidates: Candidates) -> Numbers:
+    """The weight of each candidate over the mean of its row; 1 without weights."""
+    if candidates.weights is None:
+        return np.ones(len(candidates.labels))
+    rows, _ = _rows_and_labels(candidates)
+    return np.asarray(candidates.weights.cpu().numpy() * np.bincount(rows)[rows], dtype=np.float64)
+
+
 def _rows_and_labels(
     candidates: Candidates,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -146,7 +157,7 @@ def _rows_and_labels(
 
 
 def _standard_error(by_row: Numbers, candidates: Candidates) -> float:
-    """Of the mean over rows; rows of a group are not independent of each other."""
+    """The standard error of a mean over rows; rows of a group are not independent of each other."""
     deviations = by_row - by_row.mean()
     if candidates.groups is not None:
         of_row = np.unique(candidates.groups.cpu().numpy(), return_inverse=True)[1]

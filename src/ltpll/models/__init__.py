@@ -9,13 +9,14 @@ from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
 from ltpll.models.cnn import small_cnn
 from ltpll.models.finetune import FineTune
-from ltpll.models.mlp import mlp
+from ltpll.models.mlp import linear, mlp
 from ltpll.models.resnet import resnet18
 from ltpll.registry import unknown_name_error
 from ltpll.rng import seeded_layers
 
 MODELS: Mapping[str, Callable[..., Classifier]] = {
     "mlp": mlp,
+    "linear": linear,
     "small-cnn": small_cnn,
     "resnet18": resnet18,
 }
@@ -25,10 +26,10 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     """Build a newly initialised model, without touching the caller's random state.
 
     Args:
-        name: A name in `MODELS`: "mlp", "small-cnn" or "resnet18".
+        name: A name in `MODELS`: "mlp", "linear", "small-cnn" or "resnet18".
         seed: The seed of the weights.
-        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels`
-            (others).
+        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp, linear) or
+            `n_channels` (others).
 
     Raises:
         UnknownNameError: If there is no model of that name.
@@ -53,6 +54,7 @@ __all__ = [
     "Classifier",
     "FineTune",
     "build_model",
+    "linear",
     "mlp",
     "resnet18",
     "small_cnn",

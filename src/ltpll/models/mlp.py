@@ -1,4 +1,4 @@
-"""A multi-layer perceptron for feature vectors."""
+"""A multi-layer perceptron and a linear model for feature vectors."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def mlp(
         layers += [nn.Linear(width, size), *norm, nn.ReLU()]
         width = size
     return Classifier(nn.Sequential(*layers), nn.Linear(width, n_classes))
+
+
+def linear(n_inputs: int, n_classes: int) -> Classifier:
+    """One linear layer, for inputs of any shape, which are flattened.
+
+    Args:
+        n_inputs: The number of values of an input.
+        n_classes: The number of classes.
+    """
+    return mlp(n_inputs, n_classes, hidden=())

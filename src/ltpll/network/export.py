@@ -6,7 +6,7 @@ import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -99,13 +99,13 @@ class PicturesToPredictions(nn.Module):
 
     Args:
         backbone: The backbone whose features the network was trained on.
-        network: The network for features.
+        network: The `PredictingNetwork` for features, or another module with its attributes.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, backbone: Backbone, network: PredictingNetwork) -> None:
+    def __init__(self, backbone: Backbone, network: Any) -> None:
         super().__init__()
         for name in ("mean", "std"):
             figures = torch.tensor(getattr(backbone.preprocessing, name))
@@ -157,24 +157,48 @@ def export_onnx(
         InputError: If the folder does not exist, the views or the method cannot be exported, or
             `ltpll[onnx]` is not installed.
     """
+    network = PredictingNetwork(predictor, goal, temperature)
+    inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
+    preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
+    described = partial(
+        description, goal=goal, classes=classes, feature_names=feature_names, pictures=preprocessing
+    )
+    write_onnx(network, shape, path, described, encoder)
+
+
+def write_onnx(
+    predicting: Any,
+    shape: tuple[int, ...],
+    path: Path,
+    described: Callable[..., dict[str, Any]],
+    encoder: Backbone | None = None,
+    finish: Callable[[Any], None] = lambda model: None,
+) -> None:
+    """Write a module as an ONNX model, and its description.
+
+    Args:
+        predicting: A module with the attributes of a `PredictingNetwork`.
+        shape: The shape of one example.
+        path: The file to write.
+        described: `description` without the network and the shape.
+        encoder: As for `export_onnx`.
+        finish: Called with the model, to make logits and probabilities of what `predicting` returns
+            if that is something else.
+    """
     with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnx
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
-    predicting = PredictingNetwork(predictor, goal, temperature)
-    network: PredictingNetwork | PicturesToPredictions = predicting
-    inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
-    preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
+    network = predicting
     example = torch.zeros(2, *shape, dtype=predicting.mean.dtype)
     # torch cannot export an encoder that is ONNX itself; it is joined afterwards.
     joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)
     if encoder is not None:
-        network = _with_encoder(encoder, predictor, shape, predicting)
-        preprocessing = encoder.preprocessing
-        shape = (3, preprocessing.side, preprocessing.side)
+        network = _with_encoder(encoder, shape, predicting)
+        described = partial(described, pictures=encoder.preprocessing)
+        shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
         example = example if joins else torch.zeros(2, *shape)
-    described = description(network, shape, goal, classes, feature_names, preprocessing)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from inside the exporter
@@ -194,19 +218,19 @@ def export_onnx(
             verbose=False,
         )
         model = onnx.load(made)
+    finish(model)
     if encoder is not None and joins:
         model = with_onnx_encoder(model, encoder, network.mean.flatten(), network.std.flatten())
     to_text = partial(json.dumps, ensure_ascii=False)
-    onnx.helper.set_model_props(model, {name: to_text(each) for name, each in described.items()})
+    facts = described(network, shape)
+    onnx.helper.set_model_props(model, {name: to_text(each) for name, each in facts.items()})
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
-    write_atomically(sidecar(path), f"{to_text(described, indent=1)}\n".encode())
+    write_atomically(sidecar(path), f"{to_text(facts, indent=1)}\n".encode())
 
 
-def _with_encoder(
-    encoder: Backbone, predictor: Predictor, shape: tuple[int, ...], network: PredictingNetwork
-) -> PicturesToPredictions:
-    if not isinstance(predictor.views, FeatureViews) or shape != (encoder.n_features,):
+def _with_encoder(encoder: Backbone, shape: tuple[int, ...], network: Any) -> PicturesToPredictions:
+    if network.pictures or shape != (encoder.n_features,):
         raise InputError(
             f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the "
             f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone whose "
@@ -216,7 +240,7 @@ def _with_encoder(
 
 
 def description(
-    network: PredictingNetwork | PicturesToPredictions,
+    network: Any,
     shape: tuple[int, ...],
     goal: Goal,
     classes: Sequence[Any],
@@ -226,7 +250,7 @@ def description(
     """What a user of an exported model needs to know, as JSON values.
 
     Args:
-        network: The network.
+        network: The network: a `PredictingNetwork`, or one in `PicturesToPredictions`.
         shape: The shape of one input.
         goal: The goal that it predicts for.
         classes: The names of the classes.

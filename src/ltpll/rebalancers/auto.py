@@ -75,7 +75,7 @@ class Auto(Anchor):
 
     name = "auto"
     scores: Mapping[str, float] | None = None
-    """How well free and fixed shares predict held-out rows, for both goals (`ltpll.comparison`)."""
+    """What free and fixed shares know about held-out sets, in nats (`ltpll.comparison`)."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)
@@ -115,7 +115,7 @@ def choose(
     Args:
         prior: What the candidate sets say, or the user.
         interval: The bounds of an anchor around it.
-        scores: How well shares left alone and shares fixed at the average predict held-out rows, if
+        scores: What shares left alone and shares fixed at the average know about held-out sets, if
             that was measured.
         weighable: Whether targets can weigh which labels share sets.
     """
@@ -137,8 +137,8 @@ def choose(
     if prior.regime == "unclear" and scores is not None:
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
         other = "shares left alone" if weighs else "plain training"
-        accuracy = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows"
-        figures = f"{accuracy}, and {other} one of {scores[PLAIN]:.1%}"
+        known = f"{scores[AVERAGE]:.3f} nats about held-out sets"
+        figures = f"{known}, and {other} {scores[PLAIN]:.3f}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
             return Choice((prior.average,) * 2, f"{at_average}, because that gave {figures}.")
@@ -157,31 +157,3 @@ def choose(
         return Choice(centre, f"Class shares are {where}, because {prior.because}.")
     where = "kept between bounds around the most likely ones"
     return Choice(interval, f"Class shares are {where}, because {prior.because}.")
-
-
-def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
-    """Bounds of the class shares that "auto" would hold during training on these sets.
-
-    Args:
-        candidates: The candidate sets, before labels are removed from them: what is left no longer
-            shows how the sets arose.
-
-    Returns:
-        A lower and an upper bound for each class; None where the sets alone do not say enough, or
-        leave targets alone.
-
-    Examples:
-        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
-        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
-        >>> pruned = prune_candidates(X, sets).candidates
-        >>> rebalancer = Auto(prior=shares_of(sets) or "auto")
-        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer, epochs=1)
-        >>> _ = classifier.fit(X, pruned)
-    """
-    auto = Auto()
-    prior = auto.estimate(candidates)
-    bounds = choose(prior, auto.bounds_of(prior)).bounds
-    if bounds is None:
-        return None
-    shares = zip(candidates.classes, *bounds, strict=True)
-    return {str(name): [float(low), float(high)] for name, low, high in shares}

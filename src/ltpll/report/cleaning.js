@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const { classes, examples, pictures } = JSON.parse(document.getElementById("data").textContent);
-  const [ID, CANDIDATES, LABEL, RUNNER_UP, CONFIDENCE, MARGIN, SUSPICION, SUGGESTION, TRUE, VOTES, NUMBER] = Array(11).keys();
+  const [ID, CANDIDATES, LABEL, RUNNER_UP, CONFIDENCE, MARGIN, SUSPICION, SUGGESTION, TRUE, VOTES, , SHOWN, NUMBER] = Array(13).keys();
   const PAGE = 20;
   const cards = document.getElementById("cards");
   const count = document.getElementById("found");
@@ -11,7 +11,7 @@
   const kind = document.getElementById("kind");
   const isFlagged = (one) => one[SUGGESTION] !== null;
   const searchable = examples.map((one) =>
-    [one[ID], ...one[CANDIDATES].map((c) => classes[c]), isFlagged(one) ? classes[one[SUGGESTION]] : ""].join(" ").toLowerCase());
+    [one[ID], ...one[CANDIDATES].map((c) => classes[c]), isFlagged(one) ? classes[one[SUGGESTION]] : "", ...one[SHOWN].flat()].join(" ").toLowerCase());
   const percent = (value) => `${(100 * value).toFixed(1).replace("-", "−")}%`;
 
   const element = (name, className, content) => {
@@ -35,6 +35,12 @@
       made.append(image);
     }
     made.append(element("div", "id", one[ID]));
+    if (one[SHOWN].length) made.append(element("p", "shown"));
+    for (const [column, value] of one[SHOWN]) {
+      const part = element("span");
+      part.append(element("b", "", column), " ", name(value));
+      made.lastChild.append(part);
+    }
     const chips = element("div", "chips");
     const votes = new Map(one[VOTES] ?? []);
     const chip = (c, className, mark = "") => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +53,7 @@ class Example(NamedTuple):
     true: int | None
     votes: list[tuple[int, int]] | None  # labels and their numbers of annotators, most first
     picture: bytes | None
+    shown: Sequence[tuple[str, str]] = ()  # columns of the row and its cells
 
 
 class Calibration(NamedTuple):
@@ -90,11 +91,14 @@ class PageContents:
     curves: Mapping[str, Sequence[float]]
     config: Mapping[str, Any]
     prior: Mapping[str, Any] | None  # the record of a `PriorEstimate`
-    choice: str | None  # what the rebalancer chose and why
+    choice: str | None  # what the rebalancer chose and why, or how members are weighted
     true_shares: Sequence[float] | None
     truth: Truth | None
     judged_by_own: bool  # whether rows were judged by a classifier that was trained on them
     review: Sequence[tuple[Example, str]] = ()  # the rows to review first, and why
+    committee: Mapping[str, float] = field(
+        default_factory=dict
+    )  # the weight of each member, if any
 
 
 # ---- from a run folder to the contents of its page ---------------------------------------------
@@ -129,6 +133,7 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         examples=[_example_shown(run, int(i), votes) for i in rows],
         n_examples=len(run.ids),
         curves=record["curves"],
+        committee=record.get("committee") or {},
         config={name: record[name] for name in ("config", "source", "environment")},
         prior=record.get("prior"),
         choice=record.get("choice"),
@@ -178,6 +183,7 @@ def _example_shown(
         true=None if run.true[i] is None else int(run.true[i]),
         votes=None if run.votes is None else votes[i],
         picture=run.pictures.get(i),
+        shown=[(name, one[i]) for name, one in run.shown.items() if one[i] is not None],
     )
 
 
@@ -236,14 +242,19 @@ def _run_facts(run: CleanedTable) -> list[tuple[str, str]]:
     record, cleaned = run.record, run.labels
     rows, test, config = record["rows"], record["last"].get("test", {}), record["config"]
     training = f", {rows['trained']:,} for training" if rows["held_out"] else ""
-    rebalancer = [] if config["rebalancer"] == "none" else [config["rebalancer"]]
+    if "committee" in record:
+        counting = sum(weight > 0 for weight in record["committee"].values())
+        method = f"committee of {counted(counting, 'member')}"
+    else:
+        rebalancer = [] if config["rebalancer"] == "none" else [config["rebalancer"]]
+        method = " + ".join([config["method"], *config["extras"], *rebalancer])
     facts = [
         ("examples", f"{rows['all']:,}{training}"),
         ("classes", f"{len(run.classes):,}"),
         ("candidates per set", f"{run.sizes.mean():.2f}"),
         ("ambiguous sets", f"{int((run.sizes > 1).sum()):,}"),
         ("mean confidence", f"{cleaned.confidence.mean():.1%}"),
-        ("method", " + ".join([config["method"], *config["extras"], *rebalancer])),
+        ("method", method),
     ]
     if "accuracy" in test:
         for goal, found in test.get("by_goal", {"": test}).items():
@@ -258,6 +269,8 @@ def _run_facts(run: CleanedTable) -> list[tuple[str, str]]:
         facts.append(("labels that are right", f"{right} with a known true label"))
     if run.reviewed is not None:
         facts.append(("reviewed", f"{int(run.reviewed.sum()):,}"))
+    if record.get("texts_cut"):
+        facts.append(("texts not read to the end", f"{record['texts_cut']:,}"))
     if record["skipped"]:
         facts.append(("pictures skipped", f"{len(record['skipped']):,}"))
     return facts
@@ -294,7 +307,8 @@ def render_cleaning_page(contents: PageContents) -> str:
         confusion=confusion,
         true_confusion=true_confusion,
         annotators=sorted(_as_rows(contents.annotators or {}), key=lambda one: one["agreement"]),
-        plots=_training_plots(contents.curves),
+        plots=_training_plots(contents.curves) if contents.curves else [],
+        committee=sorted(contents.committee.items(), key=lambda one: -one[1]),
         data=_script_data(contents),
         config=templates.json_markup(contents.config),
     )
@@ -310,12 +324,16 @@ def _script_data(contents: PageContents) -> dict[str, Any]:
     def compact(value: Any) -> Any:
         if isinstance(value, str):
             return templates.without_bidi_controls(value)
+        if isinstance(value, (list, tuple)):
+            return [compact(one) for one in value]
         return round(float(value), 4) if isinstance(value, float) else value
 
     pictures = {i: one.picture for i, one in enumerate(contents.examples)}
     return {
         "classes": [compact(name) for name in contents.class_names],
-        "examples": [[*map(compact, one[:-1]), i] for i, one in enumerate(contents.examples)],
+        "examples": [
+            compact([*one._replace(picture=None), i]) for i, one in enumerate(contents.examples)
+        ],
         "pictures": {i: templates.jpeg_url(one) for i, one in pictures.items() if one is not None},
     }
 

@@ -13,6 +13,7 @@ from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Measurement
 from ltpll.training.checkpoint import has_checkpoint
+from ltpll.training.distributed import current_world
 from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -20,18 +21,20 @@ EVALUATION = "evaluation_seconds"  # in the log: the part of an epoch's seconds 
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints: writing one takes as long as a fast epoch
 
 
-def begin_run(run: Run, trainer: PartialLabelTrainer, *, resumes: bool) -> None:
+def begin_run(run: Run, *, resumes: bool) -> None:
     """Create the folder of a run unless, with `resumes`, it has a checkpoint to resume from."""
-    if trainer.world.first and not (resumes and has_checkpoint(run.folder / RunFile.CHECKPOINT)):
+    world = current_world()
+    if world.first and not (resumes and has_checkpoint(run.folder / RunFile.CHECKPOINT)):
         run.start()
-    trainer.world.wait_for_all()
+    world.wait_for_all()
 
 
 @contextmanager
-def locked_for_training(run: Run, trainer: PartialLabelTrainer) -> Iterator[bool]:
+def locked_for_training(run: Run) -> Iterator[bool]:
     """Lock a run in the first of several processes, and yield whether it has to be trained."""
-    with run.locked() if trainer.world.first else nullcontext():
-        yield not trainer.world.value_of_first_process(run.done)
+    world = current_world()
+    with run.locked() if world.first else nullcontext():
+        yield not world.value_of_first_process(run.done)
 
 
 class RunLog(Callback):

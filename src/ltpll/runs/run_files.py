@@ -40,7 +40,8 @@ class RunFile(StrEnum):
     COMPARISON = "comparison.json", False, True
     COMPARISON_FOLDS = "comparison-*.safetensors", False, True
     FOLDS = "fold-*.safetensors", False, True
-    FOLD_PROGRESS = ".progress-of-fold-*"
+    MEMBERS = "member-*.safetensors", False, True
+    PROGRESS = ".progress-of-*"
     CLASSIFIER = "classifier.safetensors", True
     BACKBONE = "backbone.safetensors", True
     COLUMNS = "columns.safetensors", True

@@ -59,13 +59,15 @@ def _table_problem(record: Record) -> str | None:
         and None not in (paths[0], parts[0])
         and are_texts(source.get("feature_names"))
         and is_whole_number(source.get("side"))
+        and is_whole_number(record.get("texts_cut", 0))
     ):
         return "no readable account of its table, pictures or features"
     return (
         _held_out_problem(record["last"])
         or prior_problem(record, n_classes)
         or _judgement_problem(record, n_classes)
-        or _curves_problem(record["curves"])
+        or _committee_problem(record)
+        or (None if "committee" in record else _curves_problem(record["curves"]))
     )
 
 
@@ -82,6 +84,22 @@ def _held_out_problem(last: Record) -> str | None:
         if (figures and "covering_rate" not in figures) or len(labelled) > 1:
             return "only some of the held-out figures"
     return None if is_number(last.get("target_recovery", 0)) else "no target recovery"
+
+
+def _committee_problem(record: Record) -> str | None:
+    """What is wrong with the weights of a committee, and what it knows; networks have neither."""
+    weights, found = record.get("committee"), record.get("information")
+    if weights is None and found is None:
+        return None
+    names = ("nats", "standard_error", "possible")
+    if not isinstance(weights, dict) or not all(map(is_number, weights.values())):
+        return "a committee without weights"
+    by_class = record.get("information_by_class", [])
+    if not isinstance(record.get("choice"), str) or not are_figures(by_class, None, missing=True):
+        return "a committee without a sentence about it"
+    if not isinstance(found, dict) or not _hold(found, is_number, *names):
+        return "a committee without its information"
+    return None
 
 
 def _curves_problem(curves: Record) -> str | None:

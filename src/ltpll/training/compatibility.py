@@ -58,6 +58,11 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
             f"but the model's head has {head.out_features}."
         )
     sets.check_learnable()
+    check_features_differ(inputs)
+
+
+def check_features_differ(inputs: Tensor) -> None:
+    """Raise an InputError if all rows are the same."""
     if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_per_chunk(inputs))):
         raise InputError(
             f"All {len(inputs)} rows of the features are identical: "

@@ -54,6 +54,10 @@ class KeptFolds:
         """The checkpoint of a training run that has begun."""
         return self.folder / f"checkpoint-{self.predictions(number).name}"
 
+    def progress(self, number: int) -> Path:
+        """Where another process says how far a training run is."""
+        return self.folder / f".progress-of-{self.predictions(number).stem}"
+
     def read(self, number: int) -> Tensors | None:
         """What a finished training predicted, or None.
 

@@ -508,7 +508,8 @@ class PartialLabelTrainer:
                 if interrupted():
                     self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
                     return None
-        self.world.wait_for_all()  # this times out, unlike waiting for a GPU that waits for a lost process
+        # This times out, unlike waiting for a GPU that waits for a lost process.
+        self.world.wait_for_all()
         self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
@@ -652,7 +653,8 @@ class PartialLabelTrainer:
             InputError: If there is no usable checkpoint of this training.
         """
         if not self.world.first:
-            self.world.wait_for_all()  # until the first process has set an unusable checkpoint aside
+            # Until the first process has set an unusable checkpoint aside.
+            self.world.wait_for_all()
         tensors, values = usable_checkpoint(Path(path), self.state.mismatch)
         if self.world.first:
             self.world.wait_for_all()

@@ -1,0 +1,405 @@
+"""Training of a committee: one cross-validation for all members, and weights from held-out sets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import clone
+
+from ltpll.candidates import Candidates
+from ltpll.columns import PiecewiseLinear
+from ltpll.committee.members import (
+    Member,
+    NetworkMember,
+    SoftLabelMember,
+    all_classes,
+    classifier_of,
+    content_of,
+)
+from ltpll.committee.mixture import (
+    floored_shares,
+    inside_sets,
+    mixture_weights,
+    with_shares,
+)
+from ltpll.errors import InputError
+from ltpll.evaluation.set_information import SetInformation, set_information
+from ltpll.folds import Rows, check_folds, fold_splits
+from ltpll.formatting import counted
+from ltpll.training.callbacks import Progress
+from ltpll.training.checkpoint import Tensors
+from ltpll.training.compatibility import check_features_differ
+from ltpll.training.fold_training import KeptFolds, train_folds
+from ltpll.training.job import Part, Stage
+from ltpll.training.parallel_runs import FoldRun, train_in_processes
+from ltpll.validation import chosen_device
+
+Shares = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.float64]
+LEAST_WEIGHT = 0.02  # members with less are left out
+TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried on a sample
+MOST_KEPT = 3  # members after the trial
+MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
+MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds several copies
+WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
+CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
+SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
+KEPT = "member-*.safetensors"
+PROBABILITIES = "probabilities"
+
+
+class FittedMember(NamedTuple):
+    """A member that was trained on all rows."""
+
+    name: str
+    weight: float
+    classifier: Any
+    bins: PiecewiseLinear | None
+    mean: Numbers
+    """Its mean prediction of rows that it was not trained on, (classes,)."""
+
+    def probabilities(self, x: npt.NDArray[Any], shared: Numbers) -> Shares:
+        """What it predicts where classes have the shares that all members agree on."""
+        encoded = x if self.bins is None else self.bins.transform(x)
+        return with_shares(all_classes(self.classifier, encoded, len(shared)), self.mean, shared)
+
+
+class TrainedCommittee(NamedTuple):
+    """What the training of a committee has found."""
+
+    members: list[FittedMember]
+    prior: Numbers
+    """The class shares that all members agree on, (classes,)."""
+    out_of_fold: Shares
+    """The mixture of members that were not trained on the row, (rows, classes)."""
+    own: Shares
+    """The mixture of the members that were trained on all rows, (rows, classes)."""
+    information: SetInformation
+    weights: dict[str, float]
+    """The weight of every member that was tried."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What a member says about rows that it was not trained on, (rows, classes)."""
+
+    member: Member
+    out_of_fold: npt.NDArray[np.float16]
+
+    @property
+    def mean(self) -> Numbers:
+        return floored_shares(self.out_of_fold.mean(0, dtype=np.float64), len(self.out_of_fold))
+
+
+class CommitteeTraining:
+    """The training runs of a committee: of each member, one per fold, and one on all rows.
+
+    Members that hardly weigh anything are not trained on all rows. With many rows, all members are
+    tried on a sample first, and only the best of them are trained on more.
+
+    Args:
+        members: The members, of which at least one is a network.
+        x: The features, (rows, features).
+        candidates: The candidate sets.
+        folds: The number of folds.
+        seed: Which rows are in which fold, and in the sample.
+
+    Attributes:
+        splits: The rows to train on and to predict of each run of a member; those of the last are
+            all rows.
+        trial: The training on a sample; None if rows are few.
+        parts: All runs, those of the trial first and those on all rows last, as parts of a job.
+
+    Raises:
+        InputError: The table is too large, or too small for the folds.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        x: npt.NDArray[Any],
+        candidates: Candidates,
+        folds: int,
+        seed: int,
+    ) -> None:
+        names = [member.name for member in members]
+        if len(set(names)) < len(names):
+            raise InputError("Two members of the committee have the same name: rename one.")
+        if not any(isinstance(one, NetworkMember) and not one.lifts for one in members):
+            raise InputError("A committee needs a network, from whose labels others learn.")
+        if not fits_memory(candidates, len(members)):
+            size = f"{counted(len(x), 'row')} × {candidates.n_classes:,} classes"
+            raise InputError(f"{size} are too many for a committee: use PartialLabelClassifier.")
+        # In the order of their training, in which progress is counted.
+        self.members = sorted(members, key=_turn)
+        self.x, self.candidates = x, candidates
+        every = np.arange(len(x))
+        candidates.check_learnable()
+        check_features_differ(torch.from_numpy(x))
+        self.splits: list[tuple[Rows, Rows]] = fold_splits(candidates, folds, seed)
+        check_folds(x, candidates, self.splits)
+        self.splits.append((every, every))
+        self.trial: CommitteeTraining | None = None
+        if len(x) > TRIAL_ROWS:
+            rows = np.random.default_rng(seed).choice(len(x), TRIAL_ROWS, replace=False)
+            rows.sort()
+            sample = x[rows], candidates.select(rows)
+            self.trial = CommitteeTraining(members, *sample, TRIAL_FOLDS, seed)
+        self.parts: list[Part] = [] if self.trial is None else list(self.trial.parts)
+        last = len(self.splits) - 1
+        runs = [(member, k) for member in self.members for k in range(last)]
+        runs += [(member, last) for member in self.members]
+        self._numbers = {run: number for number, run in enumerate(runs, len(self.parts))}
+        self.parts += [self._part(*run) for run in runs]
+        binned = any(isinstance(one, NetworkMember) and one.bins for one in members)
+        self._bins = PiecewiseLinear().fit(x) if binned else None
+        self._in_bins = None if self._bins is None else self._bins.transform(x)
+
+    def _part(self, member: Member, k: int) -> Part:
+        n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
+        if isinstance(member, NetworkMember):
+            epochs, batch_size = member.classifier.schedule(n)
+        return Part.of_rows(f"{member.name}, {k + 1} of {len(self.splits)}", n, epochs, batch_size)
+
+    def set_network_params(self, **params: Any) -> None:
+        """Set parameters of all networks that the runs train."""
+        for member in self.members:  # those of the trial are the same objects
+            if isinstance(member, NetworkMember):
+                member.classifier.set_params(**params)
+
+    def stage(self, workers: int | None = 1) -> Stage:
+        """All runs as a stage of a job, of which `workers` networks are trained at once on a CPU.
+
+        None decides by the amount of work and the machine.
+        """
+        networks = [one for one in self.members if isinstance(one, NetworkMember)]
+        on_cpu = all(chosen_device(one.classifier.device).type == "cpu" for one in networks)
+        if workers is None:
+            rows = sum(part.epochs * part.cost for part in self.parts)
+            widest = self.x if self._in_bins is None else self._in_bins
+            room = MOST_BYTES // (4 * widest.nbytes)
+            workers = min(os.cpu_count() or 1, room) if rows >= WORTHWHILE else 1
+        return Stage(self.parts, max(1, workers) if on_cpu else 1, "members")
+
+    def run(
+        self,
+        folder: Path | None = None,
+        stage: Stage | None = None,
+        progress: Progress | None = None,
+    ) -> TrainedCommittee:
+        """Train all members, and weigh them.
+
+        Args:
+            folder: Where runs of networks are kept, so that an interrupted call can be resumed.
+            stage: What `stage` returned. By default, the runs follow one another.
+            progress: Reports the progress; its plan contains the stage.
+        """
+        stage = stage or self.stage()
+        if progress is None:
+            progress = Progress(write=lambda line: None)
+            progress.plan_stages([stage])
+        with nullcontext(folder) if folder else TemporaryDirectory(prefix="ltpll-") as place:
+            kept = KeptFolds(Path(place), KEPT, CHECKPOINT_SECONDS)
+            self._kept, self._stage, self._progress = kept, stage, progress
+            if self.trial is not None:
+                self.trial._kept, self.trial._stage, self.trial._progress = kept, stage, progress
+                self._keep_the_best(*self.trial._weighed()[:2])
+            found = self._trained(*self._weighed())
+        # The last runs may be those of an interrupted call.
+        progress.start_part(stage.parts[-1]).report_epochs(stage.parts[-1].epochs)
+        return found
+
+    def _keep_the_best(self, tried: Sequence[_Tried], weights: Numbers) -> None:
+        """Keep the members that weigh most in the trial, with a network among them."""
+        order = [tried[k].member for k in np.argsort(-weights)]
+        best, teaches = order[:MOST_KEPT], NetworkMember
+        if not any(isinstance(one, teaches) and not one.lifts for one in best):
+            usual = [one for one in self.members if isinstance(one, teaches) and not one.lifts]
+            best.append(next((one for one in order if one in usual), usual[0]))
+        for member in self.members:
+            if member not in best:
+                self._skip(member, range(len(self.splits)))
+        self.members = [one for one in self.members if one in best]
+
+    def _skip(self, member: Member, runs: Iterable[int]) -> None:
+        """Count runs that are not needed as finished."""
+        for k in runs:
+            part = self._stage.parts[self._number(member, k)]
+            part.done = part.epochs
+
+    def _weighed(self) -> tuple[list[_Tried], Numbers, Shares, Numbers]:
+        """Members that count, their weights, the soft labels of networks, and the class shares."""
+        networks = [one for one in self.members if isinstance(one, NetworkMember)]
+        of_folds = range(len(self.splits) - 1)
+        self._train_in_processes([(one, k) for one in networks for k in of_folds])
+        tried = [self._out_of_fold(one) for one in networks]
+        usual = [
+            one.out_of_fold
+            for one, network in zip(tried, networks, strict=True)
+            if not network.lifts
+        ]
+        mean = _sum([1 / len(usual)] * len(usual), usual)
+        shared = floored_shares(inside_sets(mean, self.candidates).mean(0), len(self.x))
+        before = _mixture(tried, self._weights(tried, shared), shared)
+        soft = inside_sets(before, self.candidates)
+        others = [one for one in self.members if isinstance(one, SoftLabelMember)]
+        tried += [self._out_of_fold_by_soft(one, soft) for one in others]
+        weights = self._weights(tried, shared)
+        enough = weights >= min(LEAST_WEIGHT, weights.max())
+        tried = [one for one, is_enough in zip(tried, enough, strict=True) if is_enough]
+        return tried, weights[enough] / weights[enough].sum(), soft, shared
+
+    def _trained(
+        self, tried: list[_Tried], weights: Numbers, soft: Shares, shared: Numbers
+    ) -> TrainedCommittee:
+        trained = self._on_all_rows(tried, weights.tolist(), soft)
+        own = (one.probabilities(self.x, shared) for one in trained)
+        mixture = _mixture(tried, weights, shared)
+        by_name = dict.fromkeys((member.name for member, _ in self._numbers), 0.0)
+        return TrainedCommittee(
+            trained,
+            shared,
+            mixture,
+            _sum(weights, own),
+            set_information(mixture, self.candidates),
+            by_name | {one.name: one.weight for one in trained},
+        )
+
+    # ---- networks --------------------------------------------------------------------------------
+
+    def _input_of(self, member: NetworkMember) -> npt.NDArray[Any]:
+        if not member.bins:
+            return self.x
+        assert self._in_bins is not None
+        return self._in_bins
+
+    def _number(self, member: Member, k: int) -> int:
+        return self._numbers[member, k]
+
+    def _train_in_processes(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
+        """Train those of the runs that are not kept yet, if there are processes for them."""
+        if self._stage.workers == 1:
+            return
+        missing = []
+        for member, k in runs:
+            number = self._number(member, k)
+            if self._kept.read(number) is not None:
+                self._stage.parts[number].done = self._stage.parts[number].epochs
+                continue
+            classifier = clone(member.classifier).set_params(on_epoch=None)
+            whole = partial(predicted, n=len(self.x))
+            missing.append(
+                FoldRun(number, classifier, self._input_of(member), self.splits[k], whole)
+            )
+        if missing:
+            train_in_processes(missing, self.candidates, self._kept, self._stage, self._progress)
+
+    def _run_of(self, member: NetworkMember, k: int) -> Tensors:
+        """What a run has found, which is made now unless it is kept."""
+        runs = train_folds(
+            member.classifier,
+            self._input_of(member),
+            self.candidates,
+            [self.splits[k]],
+            partial(predicted, n=len(self.x)),
+            callbacks_of=lambda number: [self._progress.start_part(self._stage.parts[number])],
+            kept=self._kept,
+            first=self._number(member, k),
+        )
+        return next(iter(runs))[1]
+
+    def _out_of_fold(self, member: NetworkMember) -> _Tried:
+        found = np.zeros((len(self.x), self.candidates.n_classes), dtype=np.float16)
+        for k, (_, rows) in enumerate(self.splits[:-1]):
+            found[rows] = self._run_of(member, k)[PROBABILITIES].numpy()
+        return _Tried(member, found)
+
+    # ---- members that learn from soft labels -----------------------------------------------------
+
+    def _fitted_to_soft(self, member: SoftLabelMember, k: int, soft: Shares) -> Any:
+        part = self._stage.parts[self._number(member, k)]
+        self._progress.start_part(part)
+        rows, _ = self.splits[k]
+        classifier = member.fitted(self.x[rows], soft[rows])
+        self._progress.report_epochs(part.epochs)
+        return classifier
+
+    def _out_of_fold_by_soft(self, member: SoftLabelMember, soft: Shares) -> _Tried:
+        found = np.zeros(soft.shape, dtype=np.float16)
+        for k, (_, rows) in enumerate(self.splits[:-1]):
+            classifier = self._fitted_to_soft(member, k, soft)
+            found[rows] = all_classes(classifier, self.x[rows], soft.shape[1])
+        return _Tried(member, found)
+
+    # ---- mixtures --------------------------------------------------------------------------------
+
+    def _on_all_rows(
+        self, tried: Sequence[_Tried], weights: Sequence[float], soft: Shares
+    ) -> list[FittedMember]:
+        last = len(self.splits) - 1
+        counting = [one.member for one in tried]
+        for member in self.members:
+            if member not in counting:
+                self._skip(member, [last])
+        self._train_in_processes(
+            [(one, last) for one in counting if isinstance(one, NetworkMember)]
+        )
+        found = []
+        for one, weight in zip(tried, weights, strict=True):
+            member, bins = one.member, None
+            if isinstance(member, NetworkMember):
+                tensors = self._run_of(member, last)
+                classifier: Any = classifier_of(tensors, member.classifier.device)
+                bins = self._bins if member.bins else None
+            else:
+                classifier = self._fitted_to_soft(member, last, soft)
+            found.append(FittedMember(member.name, weight, classifier, bins, one.mean))
+        return found
+
+    def _weights(self, tried: Sequence[_Tried], shared: Numbers) -> Numbers:
+        """The weights of members that agree on the class shares."""
+        agreed = [with_shares(one.out_of_fold, one.mean, shared) for one in tried]
+        return mixture_weights(agreed, self.candidates)
+
+
+def _turn(member: Member) -> int:
+    """Networks are trained first, and after them members that depend on their predictions."""
+    return 2 if isinstance(member, SoftLabelMember) else int(member.lifts)
+
+
+def fits_memory(candidates: Candidates, n_members: int = 8) -> bool:
+    """Whether the predictions of all members fit into memory."""
+    if len(candidates) > TRIAL_ROWS:
+        n_members = MOST_KEPT + 1
+    return len(candidates) * candidates.n_classes * n_members <= MOST_VALUES
+
+
+def predicted(classifier: Any, x: npt.NDArray[Any], sets: Candidates, *, n: int) -> Tensors:
+    """What is kept of a run: probabilities, or of the one on all n rows the classifier."""
+    if len(x) == n:
+        return content_of(classifier)
+    found = classifier.set_params(goal="accuracy").predict_proba(x)
+    return {PROBABILITIES: torch.from_numpy(found).half()}
+
+
+def _mixture(tried: Sequence[_Tried], weights: Numbers, shared: Numbers) -> Shares:
+    """The mixture of members that agree on the class shares."""
+    return _sum(weights, (with_shares(one.out_of_fold, one.mean, shared) for one in tried))
+
+
+def _sum(weights: Iterable[float], members: Iterable[npt.NDArray[Any]]) -> Shares:
+    total: Any = 0.0
+    for weight, one in zip(weights, members, strict=True):
+        total = total + np.float32(weight) * np.asarray(one, dtype=np.float32)
+    found: Shares = total
+    return found

@@ -1,0 +1,262 @@
+"""The training of a committee: order, folders, processes, progress, and what is left out."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from ltpll import Candidates, PartialLabelClassifier
+from ltpll.committee import SoftForest
+from ltpll.committee import training as module
+from ltpll.committee.members import NetworkMember, SoftLabelMember
+from ltpll.committee.mixture import floored_shares, with_shares
+from ltpll.committee.training import CommitteeTraining
+from ltpll.evaluation.set_information import set_information
+from ltpll.training import parallel_runs
+from ltpll.training.callbacks import Progress
+from support.refusals import refusal
+
+
+def problem(n=60):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    x = (rng.normal(size=(n, 2)) + 2 * np.eye(3, 2)[y]).astype(np.float32)
+    return x, Candidates.from_matrix((rng.random((n, 3)) < 0.3) | np.eye(3, dtype=bool)[y])
+
+
+def network(name, *, bins=False, lifts=False, **options):
+    how = {"epochs": 2, "batch_size": 30, "rebalancer": "mean-target", "model": "linear"}
+    how |= {"device": "cpu", "threads": 1}
+    return NetworkMember(name, PartialLabelClassifier(**how | options), bins, lifts)
+
+
+def members():
+    return [
+        network("linear"),
+        SoftLabelMember("forest", SoftForest(trees=3)),
+        network("lifting", rebalancer="records", lifts=True),
+        network("bins", bins=True),
+    ]
+
+
+def training(own=None, sets=None, folds=2):
+    x, given = problem()
+    return CommitteeTraining(own or members(), x, sets or given, folds, 0)
+
+
+class Shares(Progress):
+    """Notes the share of the work that is done, and interrupts the training of a part."""
+
+    def __init__(self, stop=None):
+        super().__init__(0, lambda line: None)
+        self.shares, self.begun, self.stop = [], [], stop
+
+    def start_part(self, part):
+        self.begun.append(part.name)
+        return super().start_part(part)
+
+    def report_epochs(self, done, *, important=False):
+        super().report_epochs(done, important=important)
+        self.shares.append(self.job.share_done)
+        if self.stop == self.part.name and self.part.done >= 1:
+            raise KeyboardInterrupt
+
+
+def run(folder=None, workers=1, stop=None, own=None):
+    """What a training finds, and its progress."""
+    one, progress = training(own), Shares(stop)
+    stage = one.stage(workers)
+    progress.plan_stages([stage])
+    return one.run(folder, stage, progress), progress
+
+
+def same(one, other):
+    assert one.weights == other.weights
+    for name in ("prior", "out_of_fold", "own"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return run()
+
+
+def test_progress_follows_the_order_of_training_and_ends_at_the_whole(whole):
+    found, progress = whole
+    assert progress.shares == sorted(progress.shares)
+    assert progress.shares[-1] == 1
+    assert progress.begun[:7] == [
+        *("linear, 1 of 3", "linear, 2 of 3", "bins, 1 of 3", "bins, 2 of 3"),
+        *("lifting, 1 of 3", "lifting, 2 of 3", "forest, 1 of 3"),
+    ]
+    assert list(found.weights) == ["linear", "bins", "lifting", "forest"]
+
+
+def test_rows_are_predicted_by_members_that_were_not_trained_on_them(monkeypatch):
+    seen = []
+    predicted = module.predicted
+
+    def noted(classifier, x, sets, *, n):
+        seen.append(len(x))
+        return predicted(classifier, x, sets, n=n)
+
+    monkeypatch.setattr(module, "predicted", noted)
+    one = training([network("alone")])
+    found = one.run()
+    assert seen == [30, 30, 60]
+    (fitted,) = found.members
+    for others, rows in one.splits[:-1]:
+        assert not set(others) & set(rows)
+        own = PartialLabelClassifier(**one.members[0].classifier.get_params())
+        own.fit(one.x[others], one.candidates.select(others))
+        expected = own.predict_proba(one.x[rows])
+        own_mean = with_shares(expected, fitted.mean, found.prior)
+        np.testing.assert_allclose(found.out_of_fold[rows], own_mean, atol=2e-3)
+    assert found.weights == {"alone": 1.0}
+    expected = set_information(found.out_of_fold, one.candidates)
+    assert found.information == expected
+
+
+def test_the_mixture_is_the_weighted_mean_of_members_that_agree_on_shares(whole):
+    found, _ = whole
+    x, sets = problem()
+    total = np.zeros((60, 3))
+    for one in found.members:
+        given = x if one.bins is None else one.bins.transform(x)
+        own = one.classifier.predict_proba(given) * (found.prior / one.mean)
+        total += one.weight * own / own.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.own, total, atol=1e-5)
+    assert sum(found.weights.values()) == pytest.approx(1)
+    np.testing.assert_allclose(found.prior, floored_shares(found.prior, len(sets)))
+
+
+@pytest.mark.parametrize("stop", ["bins, 2 of 3", "forest, 2 of 3", "bins, 3 of 3"])
+def test_an_interrupted_training_resumes_from_its_folder_to_the_same_result(tmp_path, stop, whole):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, stop=stop)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    found, progress = run(tmp_path)
+    same(found, whole[0])
+    assert len(kept) >= 3
+    assert "linear, 1 of 3" not in progress.begun  # which is kept
+    assert progress.shares[-1] == 1
+
+
+def test_a_finished_training_is_read_from_its_folder(tmp_path, monkeypatch):
+    own = [network("one"), network("two", lr=0.3)]
+    first, _ = run(tmp_path, own=own)
+    monkeypatch.setattr(PartialLabelClassifier, "run_training", None)
+    again, progress = run(tmp_path, own=own)
+    same(first, again)
+    assert progress.shares[-1] == 1
+
+
+def test_networks_trained_by_two_workers_are_those_of_one(tmp_path, monkeypatch, whole):
+    given = []
+
+    def in_this_process(function, calls, workers, report):
+        given.append((workers, [run.number for run, *_ in calls]))
+        for call in calls:
+            function(*pickle.loads(pickle.dumps(call)))
+            report()
+
+    monkeypatch.setattr(parallel_runs, "in_processes", in_this_process)
+    found, progress = run(tmp_path, workers=2)
+    same(found, whole[0])
+    assert [workers for workers, _ in given] == [2, 2]
+    assert given[0][1] == list(range(6))
+    assert progress.shares[-1] == 1
+    given.clear()
+    same(run(tmp_path, workers=2)[0], found)
+    assert not given  # all is kept
+
+
+def test_members_with_too_little_weight_are_not_trained_on_all_rows(monkeypatch):
+    monkeypatch.setattr(module, "mixture_weights", lambda found, sets: WEIGHTS[len(found)])
+    found, progress = run()
+    expected = {"linear": 0.0, "bins": 0.75, "lifting": 0.0, "forest": 0.25}
+    assert found.weights == pytest.approx(expected)
+    assert [name for name in progress.begun if "3 of 3" in name][:2] == [
+        "bins, 3 of 3",
+        "forest, 3 of 3",
+    ]
+    assert [one.name for one in found.members] == ["bins", "forest"]
+    assert progress.shares[-1] == 1
+
+
+WEIGHTS = {3: np.full(3, 1 / 3), 4: np.array([0.01, 0.7425, 0, 0.2475])}
+
+
+def test_members_that_lift_rare_classes_and_forests_have_no_say_in_how_frequent_classes_are(whole):
+    usual, _ = run(own=[network("linear"), network("bins", bins=True)])
+    np.testing.assert_allclose(whole[0].prior, usual.prior, rtol=1e-6)
+    assert whole[0].weights["lifting"] > 0
+
+
+def test_of_many_members_with_little_weight_each_all_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "LEAST_WEIGHT", 0.6)
+    found, _ = run(own=[network("one"), network("two")])
+    assert found.weights["one"] + found.weights["two"] == pytest.approx(1)
+
+
+def test_groups_stay_together_in_folds():
+    _, sets = problem()
+    groups = np.arange(60) // 4
+    one = training(sets=sets.with_groups(groups), folds=3)
+    for others, rows in one.splits[:-1]:
+        assert not set(groups[others]) & set(groups[rows])
+    every, again = one.splits[-1]
+    assert len(every) == len(again) == 60
+
+
+def test_what_cannot_be_trained_is_refused_in_a_sentence(monkeypatch):
+    lifting, forest = network("lifting", lifts=True), SoftLabelMember("forest", SoftForest())
+    assert "same name: rename" in refusal(lambda: training([network("a"), network("a")]))
+    assert "needs a network" in refusal(lambda: training([lifting, forest]))
+    monkeypatch.setattr(module, "MOST_VALUES", 60 * 3 * 3)
+    assert "60 rows × 3 classes are too many" in refusal(training)
+    training([network("a")])
+
+
+def test_workers_are_decided_by_the_amount_of_work(monkeypatch):
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 5)
+    one = training()
+    assert one.stage(None).workers == 1
+    monkeypatch.setattr(module, "WORTHWHILE", 1)
+    assert one.stage(None).workers == 5
+    monkeypatch.setattr(module, "MOST_BYTES", 3 * 4 * one._in_bins.nbytes)
+    assert one.stage(None).workers == 3
+    assert one.stage(2).workers == 2
+
+
+def test_settings_of_all_networks_are_set_at_once():
+    one = training()
+    one.set_network_params(truth_missing=0.2)
+    assert [
+        each.classifier.truth_missing for each in one.members if isinstance(each, NetworkMember)
+    ] == [0.2] * 3
+
+
+def test_of_many_rows_a_trial_on_a_sample_chooses_which_members_are_trained(monkeypatch):
+    monkeypatch.setattr(module, "TRIAL_ROWS", 40)
+    monkeypatch.setattr(module, "MOST_KEPT", 1)
+    found, progress = run(own=[network("one"), network("two", lr=0.3), network("three", lr=1e-9)])
+    assert list(found.weights) == ["one", "two", "three"]
+    assert sorted(found.weights.values()) == [0, 0, 1]
+    assert found.out_of_fold.shape == (60, 3)
+    assert progress.shares == sorted(progress.shares)
+    assert progress.shares[-1] == 1
+
+
+def test_tables_that_teach_nothing_are_refused_before_training():
+    x, sets = problem()
+    same = Candidates.of([[0, 1]] * 60)
+    almost = Candidates.of([[0]] * 59 + [[1]])
+    for features, given, words in (
+        (x, same, "All 60 rows have the same candidates"),
+        (np.ones_like(x), sets, "All 60 rows of the features are identical"),
+        (x, almost, "each fold must leave rows with different candidates"),
+        (x[:2], Candidates.of([[0, 1], [2]]), "each fold must leave at least two rows"),
+    ):
+        message = refusal(lambda: CommitteeTraining(members(), features, given, 2, 0))  # noqa: B023
+        assert words in message
