@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
 from ltpll import Candidates, PartialLabelClassifier
 from ltpll.committee import SoftForest
@@ -187,10 +188,22 @@ def test_members_with_too_little_weight_are_not_trained_on_all_rows(monkeypatch)
 WEIGHTS = {3: np.full(3, 1 / 3), 4: np.array([0.01, 0.7425, 0, 0.2475])}
 
 
-def test_members_that_lift_rare_classes_and_forests_have_no_say_in_how_frequent_classes_are(whole):
-    usual, _ = run(own=[network("linear"), network("bins", bins=True)])
-    np.testing.assert_allclose(whole[0].prior, usual.prior, rtol=1e-6)
-    assert whole[0].weights["lifting"] > 0
+def test_class_shares_follow_from_the_weights_without_members_that_lift_rare_classes(monkeypatch):
+    given = []
+
+    def noting(found, sets):
+        given.append(found)
+        return {3: np.full(3, 1 / 3), 4: np.array([0.2, 0.3, 0.4, 0.1])}[len(found)]
+
+    monkeypatch.setattr(module, "mixture_weights", noting)
+    found, _ = run()
+    before, _ = given[-2:]  # the shares of the last round follow from the one before
+    linear, bins, _, forest = before
+    mixture = (0.2 * linear + 0.3 * bins + 0.1 * forest) / 0.6
+    matrix = problem()[1][torch.arange(60)].numpy()
+    inside = (mixture + 1e-6) * matrix
+    expected = (inside / inside.sum(1, keepdims=True)).mean(0)
+    np.testing.assert_allclose(found.prior, expected, rtol=1e-5)
 
 
 def test_of_many_members_with_little_weight_each_all_are_kept(monkeypatch):

@@ -2,15 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Self
 
 import numpy.typing as npt
 
 from ltpll.columns.cells import as_texts
 from ltpll.columns.numbers import Encoded
-from ltpll.text import TfidfText
+from ltpll.errors import InputError
+from ltpll.text import SentenceEncoder, TfidfText
+
+Record = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
+PRETRAINED = "pretrained"
+
+
+class PretrainedText:
+    """Texts as the features of a pretrained language model, for `ColumnEncoder(text=…)`.
+
+    Features are cached by the content of each text, so that no text is encoded twice.
+
+    Args:
+        source: What `SentenceEncoder.from_pretrained` takes, such as "minilm".
+        device: "cpu", "cuda" or "auto".
+
+    Examples:
+        >>> from ltpll import ColumnEncoder
+        >>> encoder = ColumnEncoder(text=PretrainedText("minilm"))
+    """
+
+    def __init__(self, source: str, device: str = "auto") -> None:
+        self.source = str(Path(source).resolve()) if Path(source).exists() else source
+        self.device = device
+        self.on_progress: Callable[[int, int], object] | None = None
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        return _pretrained(self.source)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.encoder.n_outputs
+
+    @property
+    def n_cut(self) -> int:
+        return self.encoder.n_cut
+
+    def transform(self, texts: Sequence[str]) -> Encoded:
+        """The features of the texts, (texts, outputs)."""
+        from ltpll.pictures.cache import embedding_cache_folder
+        from ltpll.text.embedding import embedded_texts
+
+        how: dict[str, Any] = {"on_progress": self.on_progress, "device": self.device}
+        return embedded_texts(texts, self.encoder, cache=embedding_cache_folder(), **how)
+
+    def record(self) -> Record:
+        """Where the model is, and what it must be; a run does not hold the model itself."""
+        return {PRETRAINED: self.source, "fingerprint": self.encoder.fingerprint()}, {}
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> Self:
+        """The encoder that `record` describes.
+
+        Raises:
+            InputError: The model is not there anymore, or is another one.
+        """
+        made = cls(values[PRETRAINED])
+        if made.encoder.fingerprint() != values["fingerprint"]:
+            raise InputError(
+                f"The text encoder {made.source!r} is not the one that the run was trained with: "
+                "restore it, or train again."
+            )
+        return made
+
+
+@lru_cache(maxsize=1)
+def _pretrained(source: str) -> SentenceEncoder:
+    return SentenceEncoder.from_pretrained(source)
 
 
 @dataclass(frozen=True)
@@ -34,14 +104,16 @@ class TextColumn:
         found: Encoded = self.encoder.transform(_texts(values))
         return found
 
-    def record(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def record(self) -> Record:
         """What was learned, as values that JSON has, and arrays."""
-        found: tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] = self.encoder.record()
+        found: Record = self.encoder.record()
         return found
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
         """The column that `record` describes."""
+        if PRETRAINED in values:
+            return cls(PretrainedText.from_record(values))
         return cls(TfidfText.from_record(values, arrays))
 
 

@@ -49,6 +49,7 @@ Numbers = npt.NDArray[np.float64]
 LEAST_WEIGHT = 0.02  # members with less are left out
 TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried on a sample
 MOST_KEPT = 3  # members after the trial
+ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
 MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds several copies
 WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
@@ -249,12 +250,12 @@ class CommitteeTraining:
             if not network.lifts
         ]
         mean = _sum([1 / len(usual)] * len(usual), usual)
-        shared = floored_shares(inside_sets(mean, self.candidates).mean(0), len(self.x))
-        before = _mixture(tried, self._weights(tried, shared), shared)
-        soft = inside_sets(before, self.candidates)
+        shared = self._shares_of(mean)
+        weights, shared = self._agreed(tried, shared)
+        soft = inside_sets(_mixture(tried, weights, shared), self.candidates)
         others = [one for one in self.members if isinstance(one, SoftLabelMember)]
         tried += [self._out_of_fold_by_soft(one, soft) for one in others]
-        weights = self._weights(tried, shared)
+        weights, shared = self._agreed(tried, shared)
         enough = weights >= min(LEAST_WEIGHT, weights.max())
         tried = [one for one, is_enough in zip(tried, enough, strict=True) if is_enough]
         return tried, weights[enough] / weights[enough].sum(), soft, shared
@@ -366,10 +367,22 @@ class CommitteeTraining:
             found.append(FittedMember(member.name, weight, classifier, bins, one.mean))
         return found
 
-    def _weights(self, tried: Sequence[_Tried], shared: Numbers) -> Numbers:
-        """The weights of members that agree on the class shares."""
-        agreed = [with_shares(one.out_of_fold, one.mean, shared) for one in tried]
-        return mixture_weights(agreed, self.candidates)
+    def _agreed(self, tried: Sequence[_Tried], shared: Numbers) -> tuple[Numbers, Numbers]:
+        """The weights of members that agree on class shares, and the shares that these imply.
+
+        Members that lift rare classes have no say in the shares.
+        """
+        lifts = [isinstance(one.member, NetworkMember) and one.member.lifts for one in tried]
+        for turn in range(ROUNDS):
+            agreed = [with_shares(one.out_of_fold, one.mean, shared) for one in tried]
+            weights = mixture_weights(agreed, self.candidates)
+            if turn < ROUNDS - 1:
+                usual = np.where(lifts, 0, weights)
+                shared = self._shares_of(_sum(usual / usual.sum(), agreed))
+        return weights, shared
+
+    def _shares_of(self, probabilities: Shares) -> Numbers:
+        return floored_shares(inside_sets(probabilities, self.candidates).mean(0), len(self.x))
 
 
 def _turn(member: Member) -> int:
