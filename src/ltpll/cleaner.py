@@ -37,7 +37,7 @@ from ltpll.errors import InputError, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.missing_share import NEVER
-from ltpll.report.cleaning_page import contents_of, write_cleaning_page
+from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
 from ltpll.tables.label_table import LabelTable
 from ltpll.training.callbacks import Callback, OnEpoch, Progress
@@ -270,7 +270,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         check_output(Path(path), (".html", ".htm"))
-        write_cleaning_page(Path(path), contents_of(self.table_, title))
+        write_cleaning_page(Path(path), self.table_, title)
 
 
 def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:

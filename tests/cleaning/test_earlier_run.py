@@ -17,7 +17,7 @@ from support.refusals import refusal
 def examples_of(run, rows):
     """Some rows of a run's table, in the given order."""
     table = LabelTable(
-        run.ids[rows], candidates_of(run)[0].select(rows), None, None, None, None, (), None
+        run.ids[rows], candidates_of(run).select(rows), None, None, None, None, (), None
     )
     return Examples(table, np.zeros((len(rows), 1), dtype=np.float32), [])
 

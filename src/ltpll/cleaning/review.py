@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -120,9 +119,9 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     return columns | own
 
 
-def reasons(table: CleanedTable, rows: Numbers, show: Callable[[str], str] = str) -> list[str]:
-    """Why each row is asked about, in a few words; `show` formats the name of a class."""
-    names = [show(str(name)) for name in table.classes]
+def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
+    """Why each row is asked about, in a few words."""
+    names = table.classes.tolist()
     label, other, of_set = table.labels.label, alternatives(table), asks_about_set(table)
     issue, sizes = table.labels.issue, np.bincount(label, minlength=len(names))
     rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
