@@ -533,7 +533,7 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
     run.start()
     run.finish({})
     for read in (run.result, lambda: read_result(run.folder), lambda: finished_runs(tmp_path)):
-        assert "no source" in refusal(read)
+        assert "an entry that does not fit" in refusal(read)
     run.delete_run()
     other = Run(tmp_path, {"mine": 1})  # of a program that we do not know
     other.start()
