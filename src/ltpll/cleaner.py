@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
-from ltpll.cleaning.cleaning_job import CleaningJob
-from ltpll.cleaning.committee_job import CommitteeJob
+from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.pipeline import texts_cut
 from ltpll.cleaning.results import (
@@ -180,14 +179,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups=None if groups is None else _as_texts(groups),
         )
         examples, progress = Examples(table, x, []), Progress() if self.verbose else None
-        job: CleaningJob | CommitteeJob
         callbacks: list[Callback] = []
-        how: dict[str, Any] = {"workers": workers, "progress": progress}
         if isinstance(classifier, Committee):
-            job = CommitteeJob(classifier.set_params(folds=folds), examples, **how)
-        else:
-            job = CleaningJob(classifier, examples, folds=folds, seed=seed, **how)
-            callbacks += [OnEpoch(classifier.on_epoch)] if classifier.on_epoch else []
+            classifier.set_params(folds=folds)
+        elif classifier.on_epoch:
+            callbacks.append(OnEpoch(classifier.on_epoch))
+        how: dict[str, Any] = {"folds": folds, "workers": workers, "progress": progress}
+        job = cleaning_job(classifier, examples, **how)
         with TemporaryDirectory(prefix="ltpll-") as folder:
             found = job.run(Path(folder), callbacks=callbacks)
         if found is None:

@@ -715,7 +715,7 @@ def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
         goal: json.loads((folder / goal / "result.json").read_text())
         for goal in ("balanced", "accuracy")
     }
-    assert records["balanced"]["curves"]["loss"] == records["accuracy"]["curves"]["loss"]
+    assert records["balanced"]["last"]["loss"] == records["accuracy"]["last"]["loss"]
     by_goal = records["balanced"]["last"]["test"]["by_goal"]
     assert by_goal == records["accuracy"]["last"]["test"]["by_goal"]
     for goal, record in records.items():

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from ltpll.backbones.stored import save_backbone
-from ltpll.cleaning.cleaning_job import CleaningJob
-from ltpll.cleaning.committee_job import CommitteeJob
+from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.settings import KINDS, TrainingSettings
 from ltpll.cleaning.stored_tables import (
@@ -130,18 +129,13 @@ def train_table_run(
         60
     """
     # Everything is checked before the folder exists.
-    job: CleaningJob | CommitteeJob
-    scaled = examples.encoder is not None and settings.views == "auto"
+    classifier: Any = settings.classifier(device, on_nan, threads)
     if run.config.get("learner") == "committee":
-        classifier: Any = settings.committee(device, threads)
-        classifier.set_params(views=SCALED if scaled else "auto")
-        job = CommitteeJob(classifier, examples, workers=workers, progress=progress)
-    else:
-        classifier = settings.classifier(device, on_nan, threads)
-        if scaled:
-            classifier.set_params(views=SCALED)
-        how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-        job = CleaningJob(classifier, examples, **how, progress=progress)
+        classifier = settings.committee(device, threads)
+    if examples.encoder is not None and settings.views == "auto":
+        classifier.set_params(views=SCALED)
+    how: dict[str, Any] = {"folds": settings.folds, "workers": workers, "progress": progress}
+    job = cleaning_job(classifier, examples, **how)
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:
@@ -165,7 +159,6 @@ def train_table_run(
             write_checkpoint(folder / RunFile.COLUMNS, tensors, values)
         run.finish(
             {
-                **job.conditions(run),
                 **found.facts,
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
