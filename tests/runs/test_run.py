@@ -254,8 +254,7 @@ def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content,
 
 def test_a_result_that_is_missing_or_a_folder_is_refused(tmp_path):
     missing = f"The result file {tmp_path / 'result.json'} cannot be read"
-    missing += " (there is no such file): check the path."
-    assert refusal(lambda: read_result(tmp_path / "result.json")) == missing
+    assert missing in refusal(lambda: read_result(tmp_path / "result.json"))
     assert "cannot be read" in refusal(lambda: read_result(tmp_path))
     assert "is not finished" in refusal(Run(tmp_path, CONFIG).result)
 
@@ -420,7 +419,7 @@ def test_a_damaged_line_of_the_log_is_not_read(tmp_path, name, advice):
     path.write_bytes(path.read_bytes().replace(b"2.0", b"2.\0"))
     for read in (run.records, lambda: run.cut_log(1)):
         message = refusal(read)
-        assert "is damaged" in message or "missing or damaged" in message
+        assert "is damaged" in message
         assert advice in message
 
 

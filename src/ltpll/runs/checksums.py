@@ -10,7 +10,6 @@ from pathlib import Path
 from ltpll.errors import InputError
 from ltpll.runs.run_files import RunFile
 
-RESTORE = "rerun the command that trained it to restore it"
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 
@@ -41,19 +40,21 @@ def read_checked(path: Path) -> bytes:
     Raises:
         InputError: The file is missing, was changed, or belongs to another run.
     """
-    folder, expected = path.parent, checksums(path.parent).get(path.name)
+    expected, problem = checksums(path.parent).get(path.name), ""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise unreadable_run(folder, f"its file {path.name} is missing", RESTORE) from None
+        problem = f"its file {path.name} is missing"
     except OSError as error:
         problem = f"its file {path.name}: {error.strerror or error}"
-        raise unreadable_run(folder, problem, RESTORE) from None
-    if expected is None:
-        raise unreadable_run(folder, f"there is no checksum of its file {path.name}", RESTORE)
-    if _sha256(content) != expected:
-        problem = f"its file {path.name} is damaged or not the file that the run wrote"
-        raise unreadable_run(folder, problem, RESTORE)
+    else:
+        if expected is None:
+            problem = f"there is no checksum of its file {path.name}"
+        elif _sha256(content) != expected:
+            problem = f"its file {path.name} is damaged or not the file that the run wrote"
+    if problem:
+        advice = "rerun the command that trained it to restore it"
+        raise unreadable_run(path.parent, problem, advice)
     return content
 
 
@@ -62,14 +63,13 @@ def damaged_files(folder: Path) -> list[str]:
     sums = checksums(folder)
     if not sums:
         return [RunFile.MARKER] if (folder / RunFile.MARKER).exists() else []
-    return [name for name, expected in sums.items() if not _is_intact(folder / name, expected)]
-
-
-def _is_intact(path: Path, expected: str) -> bool:
-    try:
-        return _sha256(path.read_bytes()) == expected
-    except OSError:
-        return False
+    found = []
+    for name in sums:
+        try:
+            read_checked(folder / name)
+        except InputError:
+            found.append(name)
+    return found
 
 
 def _sha256(content: bytes) -> str:
