@@ -15,8 +15,7 @@ import torch
 from ltpll.backbones import Backbone, Embedder, Preprocessing
 from ltpll.backbones.onnx_encoder import trusted_session
 from ltpll.backbones.stored import load_backbone
-from ltpll.cleaning.dataset import Examples, TableSource
-from ltpll.cleaning.feature_files import is_array
+from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder
 from ltpll.committee import Committee
