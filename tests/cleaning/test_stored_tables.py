@@ -237,6 +237,6 @@ def test_a_table_that_would_fill_the_memory_is_not_read(run):
 def test_a_record_that_does_not_say_how_its_table_was_read_is_refused(run, reading):
     change_record(run, "source", "reading", value=reading)
     record = read_cleaned(run).record
-    assert "how its table was read" in refusal(
+    assert "how its table or its pictures were read" in refusal(
         lambda: source_for_new_table(run, record, run / "t.csv", None, None, "stop")
     )
