@@ -129,9 +129,8 @@ def train_table_run(
         60
     """
     # Everything is checked before the folder exists.
-    classifier: Any = settings.classifier(device, on_nan, threads)
-    if run.config.get("learner") == "committee":
-        classifier = settings.committee(device, threads)
+    is_committee = run.config.get("learner") == "committee"
+    classifier = settings.classifier(device, on_nan, threads, committee=is_committee)
     if examples.encoder is not None and settings.views == "auto":
         classifier.set_params(views=SCALED)
     how: dict[str, Any] = {"folds": settings.folds, "workers": workers, "progress": progress}
