@@ -19,7 +19,6 @@ from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.pipeline import texts_cut
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
     CleanedLabels,
@@ -178,7 +177,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             frame=frame,
             groups=None if groups is None else _as_texts(groups),
         )
-        examples, progress = Examples(table, x, []), Progress() if self.verbose else None
+        examples = Examples(table, x, [], encoder=self.encoder_)
+        progress = Progress() if self.verbose else None
         callbacks: list[Callback] = []
         if isinstance(classifier, Committee):
             classifier.set_params(folds=folds)
@@ -194,7 +194,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
-        record = {**found.facts, **_described(classifier, folds), **texts_cut(self.encoder_)}
+        record = {**found.facts, **_described(classifier, folds)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
         self.table_ = _as_table(table, cleaned, record)
         self.expected_wrong_ = float(self.table_.doubts.sum())

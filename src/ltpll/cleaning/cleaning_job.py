@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.labelling import judgement_record, label_rows
+from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
 from ltpll.comparison import WAYS, can_compare, comparison_parts
@@ -211,6 +211,8 @@ class CleaningJob:
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": recovered,
         }
+        if cut := getattr(examples.encoder, "n_cut", 0):
+            facts["texts_cut"] = cut
         return Cleaned(labels, predictions, facts)
 
 

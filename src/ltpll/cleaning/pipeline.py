@@ -161,17 +161,10 @@ def train_table_run(
                 **found.facts,
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
-                **texts_cut(examples.encoder),
             }
         )
         for path in RunFile.MEMBERS.found_in(folder):
             path.unlink()
-
-
-def texts_cut(encoder: Any) -> Record:
-    """The number of texts that were not read to their end, in the record of a run, if any."""
-    n = getattr(encoder, "n_cut", 0)
-    return {"texts_cut": n} if n else {}
 
 
 def _described(source: TableSource, examples: Examples) -> Record:

@@ -449,32 +449,80 @@ def annotator_columns(table: CleanedTable) -> Columns:
 
     The last column is NaN, an empty cell, for an annotator whose examples nobody else labelled.
     """
+    import pandas as pd
+
     assert table.votes is not None
-    rows, labels = table.votes.rows, table.votes.labels
-    names, who = np.unique(table.votes.annotators, return_inverse=True)
-    n, n_examples = len(names), len(table.ids)
+    votes = pd.DataFrame(dict(zip(("row", "annotator", "label"), table.votes, strict=True)))
+    votes["agrees"] = table.votes.labels == table.labels.label[table.votes.rows]
+    votes["shared"] = votes.groupby(["row", "label"])["label"].transform("size") > 1
     # Each pair of annotator and example counts once, however many labels were given.
-    pairs, at = np.unique(who * n_examples + rows, return_inverse=True)
-    annotator, example = pairs // n_examples, pairs % n_examples
-    agrees, shared = np.zeros(len(pairs), dtype=bool), np.zeros(len(pairs), dtype=bool)
-    np.logical_or.at(agrees, at, labels == table.labels.label[rows])
-    keys = rows * len(table.classes) + labels
-    _, same, votes = np.unique(keys, return_inverse=True, return_counts=True)
-    np.logical_or.at(shared, at, votes[same] > 1)
-    several = np.bincount(example, minlength=n_examples)[example] > 1  # others labelled it, too
-    own, others = annotator[several], shared[several]
-    examples = np.bincount(annotator, minlength=n)
-    with np.errstate(invalid="ignore"):
-        agreement = np.bincount(annotator, weights=agrees, minlength=n) / examples
-        shares = np.bincount(own, weights=others, minlength=n) / np.bincount(own, minlength=n)
+    pairs = votes.groupby(["annotator", "row"], as_index=False)[["agrees", "shared"]].any()
+    examples = pairs.groupby("annotator").size()
+    with_others = pairs[pairs.groupby("row")["row"].transform("size") > 1].groupby("annotator")
+    shared = with_others["shared"].mean().reindex(examples.index)
     return {
-        "annotator": names,
-        "examples": examples,
-        "labels": np.bincount(who, minlength=n),
-        "agreement": rounded_column(agreement),
-        "shared_with_others": rounded_column(shares),
+        "annotator": examples.index.to_numpy(),
+        "examples": examples.to_numpy(),
+        "labels": votes.groupby("annotator").size().to_numpy(),
+        "agreement": rounded_column(pairs.groupby("annotator")["agrees"].mean().to_numpy()),
+        "shared_with_others": rounded_column(shared.to_numpy()),
     }
 
 
 def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64).round(4)
+
+
+# ---- cleanlab -----------------------------------------------------------------------------------
+
+
+def cleanlab_columns(
+    table: CleanedTable, probabilities: Shares, separator: str | None = None
+) -> Columns:
+    """The columns of `Datalab.get_issues("label")`, one row per example.
+
+    cleanlab knows one given label per example. Here it is the one that was chosen from the set.
+
+    Args:
+        table: A finished run on a table, from `read_cleaned`.
+        probabilities: Of every class, (rows, classes), from `read_probabilities`.
+        separator: The text between the candidates of a set; by default that of the user's table.
+
+    Returns:
+        Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label`
+        (the likeliest of all classes, candidate or not), `is_label_issue` (the set seems to lack
+        the true label), and `label_score` (the probability that the cleaned label is right).
+    """
+    names = names_as_read(table)
+    return {
+        "id": table.ids,
+        "candidates": table.sets(separator),
+        "given_label": names[table.labels.label],
+        "predicted_label": names[probabilities.argmax(1)],
+        "is_label_issue": table.labels.issue,
+        "label_score": rounded_column(table.labels.confidence),
+    }
+
+
+def datalab_classes(table: CleanedTable) -> Numbers:
+    """The classes of the columns of `pred_probs` for Datalab: sorted, only those that rows have."""
+    given, names = np.unique(table.labels.label), names_as_read(table)
+    return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
+
+
+def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
+    """The names of the classes as pandas reads them: numbers if all of them are."""
+    try:
+        numbers = np.asarray([float(name) for name in table.classes])
+    except ValueError:
+        return table.classes
+    if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
+        return table.classes
+    return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers
+
+
+def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
+    """The probabilities of these classes, (rows, classes), so that each row sums to one."""
+    # A row may be certain of a class that is left out.
+    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
+    return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)
