@@ -124,17 +124,11 @@ class CleaningJob:
         callbacks: Sequence[Callback] = (),
         on_choice: OnChoice = lambda sentence: None,
     ) -> Cleaned | None:
-        """Train, predict every row, and judge labels and sets.
+        """Train, predict every row, and judge labels and sets; None but in the first process.
 
-        Args:
-            folder: Where choices and finished parts are kept, so that an interrupted job is
-                resumed.
-            run: The run of that folder, if it has one, which gets a log and checkpoints.
-            callbacks: Further callbacks of the training of a single network on all rows.
-            on_choice: Called with each sentence about what was chosen.
-
-        Returns:
-            What was found; None in all processes but the first.
+        An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
+        a log and checkpoints. The callbacks are for a single network that is trained on all rows;
+        `on_choice` is called with each sentence about what was chosen.
         """
         raise NotImplementedError
 
@@ -155,11 +149,8 @@ class CleaningJob:
     ) -> Any:
         """What cross-validation decides before training, unless the folder has stored it.
 
-        Args:
-            folder: Where the decision and its training runs are kept.
-            on_choice: Called with a sentence about the share of missing labels.
-            name: What is decided, "missing" or "comparison".
-            estimate: Decides, given the callbacks of each training run and where these are kept.
+        "missing" or "comparison" is the name of what is decided. `estimate` decides it, given the
+        callbacks of each training run and where these are kept.
         """
         file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
@@ -183,15 +174,7 @@ class CleaningJob:
     def cleaned(
         self, classifier: Any, predictions: SetPredictions, own: SetPredictions | None
     ) -> Cleaned:
-        """Judge labels and sets, calibrate the classifier, and collect what the record needs.
-
-        Args:
-            classifier: The fitted classifier or committee.
-            predictions: Predictions for all rows: where there are any, those of classifiers that
-                were not trained on them.
-            own: Predictions of the fitted classifier for the trained rows, if the others are out
-                of fold.
-        """
+        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, and collect facts."""
         examples, rows, n = self.examples, self.rows, len(self.examples)
         truth_missing = classifier.truth_missing_ > 0
         labels, judgement = label_rows(
@@ -236,11 +219,10 @@ def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
         stored = parse_json(path.read_bytes())
         if name == "comparison":
             return {way: float(stored[way]) for way in WAYS}
-        shares = [float(share) for share in stored]
+        shares = [float(share) for share in stored if 0 <= share < 1]
+        return shares if len(shares) == n_classes + 1 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    valid = len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares)
-    return shares if valid else None
 
 
 # ---- one network -------------------------------------------------------------------------------
@@ -285,20 +267,16 @@ class NetworkJob(CleaningJob):
         decide = partial(self.decide_once, folder, on_choice)
         scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
 
-        def begin(trainer: PartialLabelTrainer) -> None:
-            if trainer.rebalancer.because:
-                on_choice(trainer.rebalancer.because)
-            if self.examples.start is not None:
-                weighted = self.examples.candidates.with_weights(self.examples.start)
-                _start_from_weights(trainer, weighted.select(self.rows))
-
+        weighted, start = None, self.examples.start
+        if start is not None:
+            weighted = self.examples.candidates.with_weights(start).select(self.rows)
         evaluation = self.evaluation(classifier.goal, max(1, trainer.epochs // MEASURED))
         ours: list[Callback] = [evaluation]
         if run is not None:
             ours.append(RunLog(run, evaluation, durable=True))
             checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
             callbacks = [*callbacks, checkpoint]
-        ours += [progress.start_part(self.stages["training"].parts[0]), _AtBegin(begin)]
+        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(on_choice, weighted)]
         classifier.run_training(self.fitting, [*ours, *callbacks])
         from_folds = None
         if self.folds > 1:
@@ -331,22 +309,23 @@ class NetworkJob(CleaningJob):
         return found
 
 
-class _AtBegin(Callback):
-    """Calls a function before training."""
+class _Begin(Callback):
+    """Says what the rebalancer chose, and starts from the weights of some candidates, if any.
 
-    def __init__(self, function: Callable[[PartialLabelTrainer], None]) -> None:
-        self.function = function
+    Training itself does not know these weights.
+    """
+
+    def __init__(self, on_choice: OnChoice, weighted: Candidates | None) -> None:
+        self.on_choice, self.weighted = on_choice, weighted
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        self.function(trainer)
-
-
-def _start_from_weights(trainer: PartialLabelTrainer, weighted: Candidates) -> None:
-    """Start from targets that are the weights of these candidates, unknown to training itself."""
-    start = initial_targets(weighted.to(trainer.device), trainer.method.targets_on)
-    for part in weighted.row_blocks(weighted.n_classes):
-        rows = part.to(trainer.device)
-        trainer.targets[rows] = start[rows]
+        if trainer.rebalancer.because:
+            self.on_choice(trainer.rebalancer.because)
+        if self.weighted is not None:
+            start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
+            for part in self.weighted.row_blocks(self.weighted.n_classes):
+                rows = part.to(trainer.device)
+                trainer.targets[rows] = start[rows]
 
 
 def out_of_fold_predictions(
@@ -362,13 +341,9 @@ def out_of_fold_predictions(
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    Finished folds are stored in the folder, so that an interrupted call can be resumed. If the
-    `stage`, which `fold_stage` returns, has several workers, that many folds are trained in
-    parallel, each in a process with one thread. The plan of `progress` contains the stage. `scores`
-    are those of the comparison that the rebalancer "auto" made on the whole table.
-
-    Returns:
-        The predictions, or None in all processes but the first.
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. The plan of
+    `progress` contains the `stage`, which `fold_stage` returns. `scores` are those of the
+    comparison that the rebalancer "auto" made on the whole table. None but in the first process.
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     splits = fold_splits(sets, folds, seed_of(classifier.random_state))
@@ -406,14 +381,10 @@ def fold_stage(
     folds: int,
     workers: int | None = None,
 ) -> Stage:
-    """The training runs of the folds, as a stage of a job.
+    """The training runs of the folds, as a stage of a job; fewer than two folds are none.
 
     On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the
-    machine. On a GPU, and with several processes, folds are trained one after the other. Fewer than
-    two folds are none.
-
-    Raises:
-        InputError: A fold leaves too little to train on.
+    machine. On a GPU, and with several processes, folds are trained one after the other.
     """
     if folds < 2:
         return Stage([])
@@ -493,14 +464,8 @@ class CommitteeJob(CleaningJob):
 class HeldOutEvaluation(Measurement):
     """Adds figures about held-out rows and known true labels to records; training sees none of it.
 
-    Args:
-        x: The held-out rows, images with channels first.
-        candidates: Their candidate sets; None if no rows are held out.
-        labels: Their true class numbers, −1 where unknown; None if none is known.
-        training_labels: The same for the training rows.
-        goal: What predictions are for; their figures are in `test`, those for both goals in
-            `by_goal` of `test`.
-        every: The number of epochs between two evaluations; the last epoch is always evaluated.
+    The candidates of the held-out rows `x` are None if there are none. True class numbers are −1
+    where unknown. Figures for the goal are in `test`, those for both goals in its `by_goal`.
     """
 
     def __init__(
@@ -530,12 +495,7 @@ class HeldOutEvaluation(Measurement):
         return self.figures(by_goal, trainer.targets.labels().cpu())
 
     def figures(self, by_goal: Mapping[str, Tensor], labels: Tensor) -> dict[str, Any]:
-        """What a record holds.
-
-        Args:
-            by_goal: For each goal, scores of the classes of the held-out rows; empty without rows.
-            labels: The labels of the training rows.
-        """
+        """What a record holds, given scores of held-out rows by goal, and labels of the others."""
         record: dict[str, Any] = {}
         if self.candidates is not None:
             found = {}
