@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ltpll.cleaning.results import (
-    NOTED,
     CleanedLabels,
     CleanedTable,
     StoredVotes,
@@ -134,20 +133,6 @@ def test_annotators_are_counted_as_a_loop_counts_them(run):
         }
         shared = [label in others[i] for i, label in mine if others[i]]
         assert columns["shared_with_others"][a] == pytest.approx(np.mean(shared), abs=1e-4)
-
-
-def test_the_least_certain_and_the_most_suspicious_come_first(run):
-    cleaning = run[0].labels
-    found = cleaning.noteworthy()
-    margins, suspicions = (
-        cleaning.margin[found["uncertain"]],
-        cleaning.suspicion[found["suspicious"]],
-    )
-    assert (np.diff(margins) >= 0).all()
-    assert (np.diff(suspicions) <= 0).all()
-    assert (suspicions >= 0.5).all()
-    assert len(suspicions) == cleaning.issue.sum() <= NOTED
-    assert (cleaning.label[found["uncertain"]] != cleaning.runner_up[found["uncertain"]]).all()
 
 
 # ---- flags --------------------------------------------------------------------------------------

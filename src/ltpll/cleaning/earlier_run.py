@@ -16,11 +16,7 @@ TRUST = 0.5  # of two candidates, one that the run was sure of starts with three
 
 
 def candidate_shares(run: CleanedTable) -> Shares:
-    """The share of each candidate in the probability of its set, in the order of `run.candidates`.
-
-    A run stores the shares of each row's label and runner-up; what remains is divided equally among
-    its other candidates.
-    """
+    """The share of each candidate in its set, as far as a run has stored it, and equal otherwise."""
     found, owners, sizes = run.labels, run.owners, run.sizes
     label = np.clip(found.confidence / np.maximum(1 - found.suspicion, 1e-6), 0, 1)
     other = np.clip(label - found.margin, 0, 1 - label)
@@ -39,14 +35,6 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     training can still overrule an earlier label. Reviewed rows, and rows that the earlier run does
     not have, start from their weights. Folds start from scratch, so that no row is judged by what
     was learned from it.
-
-    Args:
-        examples: The examples to train on.
-        run: The earlier run, from `read_cleaned`.
-        trust: The share of the earlier run in the targets, from 0 to below 1.
-
-    Returns:
-        The examples with `start`.
 
     Raises:
         InputError: The run has none of the examples, or other classes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,27 +26,16 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What classifiers that were not trained on the rows say about their sets.
+    """What classifiers that were not trained on the rows say about their sets."""
 
-    Attributes:
-        temperature: By which their logits are divided to be calibrated.
-        missing: The estimated share of sets that lack the true label.
-        suspicion: For each row, the probability that its set lacks the true label.
-        judged: For each class, whether it has enough examples to judge sets that hold it.
-        examples: For each class, the number of rows in whose sets it is the likeliest candidate.
-        recovered: In how many of them it is the likeliest class of all.
-        covering: The share of rows whose predicted class is a candidate.
-        chance: The same if the predictions were distributed over the rows at random.
-    """
-
-    temperature: float
-    missing: float
-    suspicion: Shares
-    judged: Flags
-    examples: Numbers
-    recovered: Numbers
-    covering: float
-    chance: float
+    temperature: float  # by which their logits are divided to be calibrated
+    missing: float  # the estimated share of sets that lack the true label
+    suspicion: Shares  # for each row, the probability that its set lacks the true label
+    judged: Flags  # for each class, whether it has enough examples to judge sets that hold it
+    examples: Numbers  # for each class, the rows in whose sets it is the likeliest candidate
+    recovered: Numbers  # in how many of them it is the likeliest class of all
+    covering: float  # the share of rows whose predicted class is a candidate
+    chance: float  # the same if the predictions were distributed over the rows at random
 
     def judged_sets(self, predictions: SetPredictions) -> Flags:
         """Whether each set can be judged: a class that is not known may be its label unnoticed."""
@@ -98,9 +87,6 @@ def judge(
     )
 
 
-# ---- doubts ------------------------------------------------------------------------------------
-
-
 def _mistake_factors(
     found: npt.NDArray[np.float64],
     missing: npt.NDArray[np.float64],
@@ -121,38 +107,28 @@ def _mistake_factors(
     alone = np.diff(predictions.offsets) == 1
     weight = missing * len(labels) / max(int(supported.sum()), 1)
     left, single = supported & ~alone, supported & alone
-    frequency = _weighted_counts(predictions.candidates, n_classes) / len(predictions.candidates)
-    of_predicted = _weighted_counts(predicted[single], n_classes, weight[single])
+
+    def counts(numbers: Numbers, n: int, weights: Any = None) -> npt.NDArray[np.float64]:
+        return np.bincount(numbers, weights=weights, minlength=n).astype(np.float64)
+
+    def share_explained(expected: Any, seen: Any) -> npt.NDArray[np.float64]:
+        """The share of the suspicious sets that an expected number explains."""
+        return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
+
+    frequency = counts(predictions.candidates, n_classes) / len(predictions.candidates)
+    of_predicted = counts(predicted[single], n_classes, weight[single])
     # Pairs of predicted class and label, as one number each; only those that occur are counted.
     pairs = predicted * n_classes + labels
     names, at = np.unique(
         np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True
     )
-    expected = (
-        _weighted_counts(at[len(pairs) :], len(names), weight[left])
-        + of_predicted[names // n_classes] * frequency[names % n_classes]
-    )
+    expected = counts(at[len(pairs) :], len(names), weight[left])
+    expected = expected + of_predicted[names // n_classes] * frequency[names % n_classes]
     suspected = np.where(supported, 0, found)
-    seen = _weighted_counts(at[: len(pairs)], len(names), suspected)
-    in_class = (
-        _weighted_counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
-    )
-    of_class = _share_explained(in_class, _weighted_counts(labels, n_classes, suspected))[labels]
-    return np.asarray(_share_explained(expected, seen)[at[: len(pairs)]] * of_class)
-
-
-def _share_explained(
-    expected: npt.NDArray[np.float64], seen: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """The share of the suspicious sets that an expected number explains."""
-    return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
-
-
-def _weighted_counts(
-    numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
-    """How often each number below n occurs, or the sum of the weights where it does."""
-    return np.bincount(numbers, weights=weights, minlength=n).astype(np.float64)
+    seen = counts(at[: len(pairs)], len(names), suspected)
+    in_class = counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
+    of_class = share_explained(in_class, counts(labels, n_classes, suspected))[labels]
+    return np.asarray(share_explained(expected, seen)[at[: len(pairs)]] * of_class)
 
 
 # ---- labels ------------------------------------------------------------------------------------

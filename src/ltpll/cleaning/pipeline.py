@@ -105,13 +105,10 @@ def train_table_run(
         device: "cpu", "cuda" or "auto".
         on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
         threads: The number of threads on a CPU, or "auto".
-        progress: Reports the progress of all trainings: those of a comparison, the one on all rows
-            and those of the folds.
+        progress: Reports the progress of all training runs.
         callbacks: Further callbacks of the training on all rows.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work
-            and the machine.
-        on_choice: Called before training with the sentence in which the rebalancer says what it
-            chose, if it chose something.
+        workers: How many folds are trained in parallel on a CPU; None decides.
+        on_choice: Called with each sentence about what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -183,7 +180,6 @@ def _described(source: TableSource, examples: Examples) -> Record:
             for name, value in reading.items()
         },
         "feature_names": list(examples.table.feature_names),
-        "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
     }
     if backbone is not None:
         record["backbone"] = {"name": backbone.name, "fingerprint": backbone.fingerprint()}

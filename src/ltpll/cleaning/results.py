@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ltpll.candidates import Candidates
 
 MOST_NAMED = 5  # classes that are not judged
-NOTED = 150  # examples of each kind whose pictures are stored for the report
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
@@ -52,15 +51,6 @@ class CleanedLabels:
         """Whether the set seems to lack the true label."""
         judged = self.judged & (self.outside >= 0)
         return flagged_sets(self.suspicion, judged, self.inside, self.false_discoveries)
-
-    def noteworthy(self) -> dict[str, Numbers]:
-        """The rows with the least certain labels and with the most suspicious sets, worst first."""
-        uncertain = np.argsort(self.margin, kind="stable")
-        suspicious = np.argsort(-self.suspicion, kind="stable")
-        return {
-            "uncertain": uncertain[self.label[uncertain] != self.runner_up[uncertain]][:NOTED],
-            "suspicious": suspicious[self.issue[suspicious]][:NOTED],
-        }
 
 
 STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")

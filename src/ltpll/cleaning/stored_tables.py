@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ltpll.tables.label_table import LabelTable
 
 PICTURE_SIDE = 160
-DOUBTFUL_PICTURES = 40
+MOST_PICTURES, DOUBTFUL_PICTURES = 150, 40  # that are stored for the report
 SHOWN = "shown."  # before the names of the user's columns
 AFRESH = "train it again with --fresh"
 
@@ -80,11 +80,13 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 
     from ltpll.pictures.files import read_pictures
 
-    doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # to be reviewed
-    rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
+    flagged = np.flatnonzero(cleaned.issue)
+    flagged = flagged[np.argsort(-cleaned.suspicion[flagged], kind="stable")]
+    uncertain = np.argsort(cleaned.margin, kind="stable")
+    doubtful = np.argsort(cleaned.confidence, kind="stable")  # to be reviewed
+    chosen = flagged[:MOST_PICTURES], uncertain[:MOST_PICTURES], doubtful[:DOUBTFUL_PICTURES]
+    rows = np.unique(np.concatenate(chosen))
     paths = table.ids if table.paths is None else table.paths
-    if not len(rows):
-        return
     found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
     content = []
     for picture in found.images:

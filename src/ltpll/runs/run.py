@@ -100,16 +100,10 @@ class Run:
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
     def reopen_if_damaged(self) -> list[str]:
-        """Make a finished run that has missing or damaged files unfinished, to be trained again.
+        """Make a finished run that has missing or damaged files unfinished, and name these files.
 
         Damaged files are deleted. If the log is damaged, which no other file can replace, the whole
         run is deleted.
-
-        Returns:
-            The names of these files; empty if all are intact or the run is not finished.
-
-        Raises:
-            BusyError: Another process is training the run.
         """
         if not damaged_files(self.folder):
             return []
