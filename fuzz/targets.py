@@ -498,7 +498,7 @@ def run_own(case: bytes, folder: Path) -> None:
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.report.cleaning_page import render_cleaning_page
-    from ltpll.runs.checksums import marker_text
+    from ltpll.runs.run import marker_text
     from ltpll.runs.run_files import RunFile
 
     home = folder / "run"

@@ -27,7 +27,7 @@ from ltpll.cleaning.results import (
     summary,
 )
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
-from ltpll.cleaning.shown_values import shown_values
+from ltpll.cleaning.stored_tables import shown_values
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
 from ltpll.committee import Committee

@@ -7,7 +7,7 @@ import pytest
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.earlier_run import candidate_shares, starting_from
+from ltpll.cleaning.pipeline import candidate_shares, starting_from
 from ltpll.cleaning.results import candidates_of
 from ltpll.tables.label_table import LabelTable
 from support.cleaned_tables import cleaned_table

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 
 from ltpll import ColumnEncoder, LabelCleaner, PartialLabelClassifier
-from ltpll.cleaning import shown_values as module
+from ltpll.cleaning import stored_tables as module
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.review import review_columns, review_rows
-from ltpll.cleaning.shown_values import shown_values
-from ltpll.cleaning.stored_tables import read_cleaned
+from ltpll.cleaning.stored_tables import read_cleaned, shown_values
 from ltpll.report.cleaning_page import render_cleaning_page
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.writers import write_table

@@ -14,7 +14,7 @@ from ltpll.cleaning.prediction import source_for_new_table
 from ltpll.cleaning.results import candidates_of, cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import render_cleaning_page
-from ltpll.runs.checksums import marker_text
+from ltpll.runs.run import marker_text
 from ltpll.runs.run_files import RunFile
 from support.refusals import refusal
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 import ltpll
 from ltpll.errors import BusyError, InputWarning
-from ltpll.runs.checksums import damaged_files
 from ltpll.runs.environment import _commit, environment
-from ltpll.runs.run import Run, config_hash, read_result
+from ltpll.runs.run import Run, config_hash, damaged_files, read_result
 from ltpll.runs.schema import Kind
 from ltpll_research.recording import code_fingerprint
 from ltpll_research.records import finished_runs, results_under

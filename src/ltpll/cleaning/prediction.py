@@ -22,8 +22,7 @@ from ltpll.convert.json_formats import OPTIONS, is_tool_file, json_format
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
-from ltpll.runs.checksums import read_checked
-from ltpll.runs.run import Record
+from ltpll.runs.run import Record, read_checked
 from ltpll.runs.run_files import RunFile
 from ltpll.tables.opening import READABLE, is_pattern, open_table
 from ltpll.tables.reading import Reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,12 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
-from ltpll.cleaning.shown_values import shown_values
 from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
-from ltpll.runs.checksums import checksums, read_checked, unreadable_run
-from ltpll.runs.run import Record, Run
+from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind
+from ltpll.tables.columns import MISSING
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.writers import write_table
 
@@ -34,6 +34,13 @@ PICTURE_SIDE = 160
 MOST_PICTURES, DOUBTFUL_PICTURES = 150, 40  # that are stored for the report
 SHOWN = "shown."  # before the names of the user's columns
 AFRESH = "train it again with --fresh"
+MOST_COLUMNS = 6
+MOST_NUMBERS = 20  # columns of numbers; where there are more, as in embeddings, none says much
+PROSE, LONG, SHORT = 40, 300, 60  # characters: on average, kept of one column, and of the others
+MOST_ROWS = 20_000
+# Line ends, characters that a terminal or a spreadsheet obeys, and those that reorder text.
+CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+ShownValues = dict[str, npt.NDArray[np.object_]]
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -246,3 +253,51 @@ def _read_parquet(path: Path) -> Any:
     about = pq.ParquetFile(pa.BufferReader(content)).metadata
     check_expansion(path, len(content), 4 * about.num_rows * about.num_columns)
     return pq.read_table(pa.BufferReader(content))
+
+
+# ---- what people see ---------------------------------------------------------------------------
+
+
+def shown_values(table: LabelTable, doubt: npt.NDArray[Any]) -> ShownValues:
+    """What people see of each row: its longest text and a few other values, as short texts.
+
+    Returns:
+        For each column, the longest text first, a text for each row; None where there is none. Of a
+        large table, the rows with the most doubt are shown.
+    """
+    import pandas as pd
+
+    frame = table.frame
+    if frame is None:
+        if table.features is None or len(table.feature_names) > MOST_NUMBERS:
+            return {}
+        frame = pd.DataFrame(table.features, columns=list(table.feature_names))
+    rows = np.argsort(-doubt, kind="stable")[:MOST_ROWS]
+    some = frame.iloc[rows]
+    numeric = {name for name, kind in some.dtypes.items() if pd.api.types.is_numeric_dtype(kind)}
+    columns = [one for one in some if len(numeric) <= MOST_NUMBERS or one not in numeric]
+    cells = {one: [_text(cell) for cell in some[one].tolist()] for one in columns}
+    lengths = {one: float(np.mean([len(text or "") for text in cells[one]])) for one in columns}
+    longest = max(lengths, key=lambda one: lengths[one], default=None)
+    order = sorted(columns, key=lambda one: one != longest or lengths[one] < PROSE)
+    found: ShownValues = {}
+    for one in order:
+        if len(found) == MOST_COLUMNS or len(set(cells[one])) == 1 < len(rows):
+            continue
+        most = LONG if one == longest else SHORT
+        texts = np.full(len(table), None, dtype=object)
+        texts[rows] = [_cut(text, most) for text in cells[one]]
+        found[_cut(CONTROLS.sub(" ", str(one)).strip(), SHORT) or "-"] = texts
+    return found
+
+
+def _text(cell: Any) -> str | None:
+    """A cell on one line; None if it is missing."""
+    if isinstance(cell, float):
+        return f"{cell:.6g}" if np.isfinite(cell) else None
+    text = CONTROLS.sub(" ", str(cell)[: 2 * LONG]).strip()
+    return None if text.lower() in MISSING or text in ("NaT", "<NA>") else text
+
+
+def _cut(text: str | None, most: int) -> Any:
+    return text if text is None or len(text) <= most else f"{text[: most - 1]}…"
