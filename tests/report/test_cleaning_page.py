@@ -323,9 +323,11 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
 ):
     attack = "".join(payloads(listener.server_port))
     run = with_text(attack)
-    run = replace(run, pictures=dict.fromkeys(range(40), picture()))
-    flagged, ambiguous = int(run.labels.issue.sum()), int((run.sizes > 1).sum())
-    assert 0 < flagged < 20 < ambiguous < 40
+    suspicion = np.where(np.arange(40) % 5, 0, 0.95).astype(np.float32)
+    labels = replace(run.labels, suspicion=suspicion, judged=np.ones(40, dtype=bool))
+    run = replace(run, labels=labels, pictures=dict.fromkeys(range(40), picture()))
+    flagged = int(run.labels.issue.sum())
+    assert 0 < flagged < 20
     path = tmp_path / "page.html"
     steps = """
     const seen = [];

@@ -52,20 +52,15 @@ class TableSource:
             or a folder of pictures, which is also given as `images`.
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
-        features: A second table with the same ids, or an .npy or .npz array, joined by the ids in
-            the .npz file or in the table that `ltpll embed` wrote beside the .npy file, and
-            otherwise in the table's order.
-        preprocessing: How pictures are scaled; None for squares whose size follows the pictures, at
-            most 128 pixels.
-        backbone: A pretrained network whose features of the pictures are the examples; None for the
-            pictures themselves.
+        features: A second table with the same ids, or an .npy or .npz array, joined by the ids that
+            are known, and otherwise in the table's order.
+        preprocessing: How pictures are scaled; None for squares whose size follows the pictures.
+        backbone: A pretrained network whose features of the pictures are the examples.
         on_error: What to do with pictures that cannot be read: "stop" or "skip".
-        exact: Whether features are float64, because those of the training were; by default only if
-            float32 would blur them.
-        encoder: What turns columns that are not all finite numbers into such; it is fitted to the
-            rows for training, unless it is already. Without one, they are refused or left out.
-            With one, the columns of a table are joined with the features of its pictures, or of
-            the second table or the array.
+        exact: Whether features are float64 in any case, and not only if float32 would blur them.
+        encoder: What turns columns of any kind into numbers, and joins them with the features of
+            pictures or of another file; it is fitted to the rows for training, unless it is
+            already. Without one, such columns are refused or left out.
     """
 
     table: Path
@@ -109,11 +104,7 @@ class Examples:
         return self.table.candidates
 
     def training(self) -> npt.NDArray[np.bool_]:
-        """A mask of the rows to train on: all of them, unless the table has a column of splits.
-
-        Raises:
-            InputError: A split is neither for training nor for testing.
-        """
+        """A mask of the rows to train on: all of them, unless the table has a column of splits."""
         return _rows_to_train_on(self.table)
 
     def fingerprint(self) -> str:
@@ -318,11 +309,7 @@ def is_array(path: Path | None) -> bool:
 def _features_of_rows(
     source: TableSource, path: Path, table: LabelTable
 ) -> tuple[npt.NDArray[Any], LabelTable]:
-    """The features in a file, in the order of a table; joined by id wherever both have ids.
-
-    Returns:
-        The features, (N, d), and the table with their names and with notes.
-    """
+    """The features in a file, in the order of a table, which gets their names and notes."""
     has_ids = bool({"id", "path", "task"} & table.columns.keys()) or is_tool_file(source.table)
     if path.suffix.lower() in READABLE:
         other = _read_feature_table(path, source, table)

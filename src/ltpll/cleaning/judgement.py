@@ -151,16 +151,12 @@ def label_rows(
     labels than either.
 
     Args:
-        predictions: Predictions for all rows.
+        predictions: Predictions for all rows, where there are any by classifiers that were not
+            trained on them.
         examples: The examples.
         trained: The rows that were trained on.
-        own: Predictions of the final classifier for these rows, if those in `predictions` are out
-            of fold; None if they are the final classifier's.
-        truth_missing: Whether sets were trained on as if they may lack the true label; labels can
-            then lie outside their sets.
-
-    Returns:
-        The labels, and the judgement of the rows that could be judged; None if there are none.
+        own: Predictions of the final classifier for these rows, if the others are out of fold.
+        truth_missing: Whether labels may lie outside their sets.
     """
     n, n_classes = len(examples), examples.candidates.n_classes
     judged_by = np.full(n, "held out", dtype=object)

@@ -92,13 +92,9 @@ def source_for_new_table(
 
 
 def _for_new_table(before: Reading, names: Sequence[str], *, by_id: bool, by_path: bool) -> Reading:
-    """How a new table with these columns is read, which needs neither sets nor true labels.
+    """How a new table with these columns, if any, is read; it needs neither sets nor true labels.
 
-    Args:
-        before: How the table of the run was read.
-        names: The columns of the new table; empty if it has none.
-        by_id: Whether something is looked up by ids.
-        by_path: Whether pictures are looked up by paths.
+    Other files are looked up by ids or by paths, so that it needs these.
     """
     changes: dict[str, Any] = {
         **dict.fromkeys(("group", "top_k", "mass")),
@@ -181,10 +177,6 @@ def prediction_columns(
         probabilities: Whether to add a column of probabilities for each class.
         device: "cpu", "cuda" or "auto".
         goal: "balanced" or "accuracy"; None for the goal of the run.
-
-    Returns:
-        Columns of equal length by name: label, confidence, runner-up and margin of every example,
-        and, if the examples have candidate sets, the likeliest candidate.
     """
     classifier = load_classifier(run, record, device)
     if goal is not None:

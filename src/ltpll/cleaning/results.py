@@ -471,17 +471,8 @@ def cleanlab_columns(
 ) -> Columns:
     """The columns of `Datalab.get_issues("label")`, one row per example.
 
-    cleanlab knows one given label per example. Here it is the one that was chosen from the set.
-
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-        probabilities: Of every class, (rows, classes), from `read_probabilities`.
-        separator: The text between the candidates of a set; by default that of the user's table.
-
-    Returns:
-        Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label`
-        (the likeliest of all classes, candidate or not), `is_label_issue` (the set seems to lack
-        the true label), and `label_score` (the probability that the cleaned label is right).
+    The given label is the one that was chosen from the set, the predicted label the likeliest of
+    all classes by the `probabilities`, (rows, classes), from `read_probabilities`.
     """
     names = names_as_read(table)
     return {

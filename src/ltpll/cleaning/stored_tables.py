@@ -217,10 +217,6 @@ def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> 
 def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
     """Read the probabilities of all classes, by classifiers that were not trained on the row.
 
-    Args:
-        folder: The run folder.
-        table: What `read_cleaned` returns for it.
-
     Returns:
         (rows, classes); each row sums to one, up to the rounding of the stored numbers.
 
