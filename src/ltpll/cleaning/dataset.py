@@ -194,8 +194,8 @@ def read_examples(
         beside = "pictures" if images is not None else f"the array {features}"
         problem = f"table.features chooses columns of a table, but the features come from {beside}"
         raise InputError(f"{problem}: leave it out.")
-    if joins and hasattr(encoder, "columns_"):
-        chosen = tuple(encoder.columns_)
+    if joins and (known := getattr(encoder, "columns_", None)) is not None:
+        chosen = tuple(known)
     elif not inside and not (joins and (apart or chosen is None)):
         chosen = ()  # or those of the second table
 

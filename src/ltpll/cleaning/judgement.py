@@ -113,7 +113,7 @@ def _mistake_factors(
 
     def share_explained(expected: Any, seen: Any) -> npt.NDArray[np.float64]:
         """The share of the suspicious sets that an expected number explains."""
-        return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
+        return np.asarray(np.minimum(1, (expected + DOUBT) / (seen + DOUBT)))
 
     frequency = counts(predictions.candidates, n_classes) / len(predictions.candidates)
     of_predicted = counts(predicted[single], n_classes, weight[single])
