@@ -18,6 +18,7 @@ from ltpll.cleaning.results import (
     class_columns,
     findings,
     known_truth,
+    summary,
     verdicts,
 )
 from ltpll.cleaning.review import reasons, review_rows
@@ -48,7 +49,7 @@ def render_cleaning_page(run: CleanedTable, title: str | None = None) -> str:
         verdicts=verdicts(run),
         beats_guess=beats_guess(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
-        findings=findings(run),
+        findings=[summary(run)[0], *findings(run)],
         facts=_facts(run),
         # The script inserts all text as text, never as markup.
         data=json.loads(templates.without_bidi_controls(json.dumps(data, ensure_ascii=False))),
@@ -83,8 +84,6 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
         "examples": f"{rows['all']:,}{training}",
         "classes": f"{len(run.classes):,}",
         "candidates per set": f"{run.sizes.mean():.2f}",
-        "ambiguous sets": f"{int((run.sizes > 1).sum()):,}",
-        "mean confidence": f"{run.labels.confidence.mean():.1%}",
         "method": method,
     }
     if "accuracy" in test:
