@@ -30,8 +30,13 @@ import torch
 from cleaning import remove_truth
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples, TableSource
-from ltpll.cleaning.earlier_run import TRUST, starting_from
-from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.cleaning.pipeline import (
+    TRUST,
+    TrainingSettings,
+    starting_from,
+    table_run,
+    train_table_run,
+)
 from ltpll.cleaning.results import CleanedTable
 from ltpll.cleaning.review import alternatives, review_rows, spread_out
 from ltpll.cleaning.stored_tables import read_cleaned

@@ -497,8 +497,8 @@ def run_own(case: bytes, folder: Path) -> None:
     from ltpll.cleaning.prediction import source_for_new_table
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-    from ltpll.runs.checksums import marker_text
+    from ltpll.report.cleaning_page import render_cleaning_page
+    from ltpll.runs.run import marker_text
     from ltpll.runs.run_files import RunFile
 
     home = folder / "run"
@@ -518,7 +518,7 @@ def run_own(case: bytes, folder: Path) -> None:
     class_columns(found)
     if found.votes is not None:
         annotator_columns(found)
-    shown = render_cleaning_page(page_contents(home))
+    shown = render_cleaning_page(found)
     assert shown.count("<script") == shown.count("</script>") == 2
 
 

@@ -104,7 +104,6 @@ def test_labels_are_those_of_the_commands_for_the_same_table(
         "rows",
         "judgement",
         "last",
-        "curves",
     ):
         assert stored.record[name] == fitted.table_.record[name], name
     assert fitted.labels_["lacks_label"].tolist() == stored.labels.issue.tolist()

@@ -17,6 +17,7 @@ from ltpll import PartialLabelClassifier, cli
 from ltpll.candidates import Candidates
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.parts import build_parts
+from ltpll.settings import with_settings
 from ltpll_research import cli as research_cli
 from ltpll_research.benchmark import Experiment
 from tools import render_methods
@@ -121,7 +122,7 @@ def test_the_commands_parse_and_build_the_part_with_the_options_of_the_config_fi
         )
         chosen |= {"extras": tuple(extras), "options": config}
         if command == "train":
-            settings, known = TrainingSettings.from_mapping(chosen), {}
+            settings, known = with_settings(TrainingSettings, chosen), {}
         else:
             settings, known = (
                 Experiment.from_mapping({"data": given["data"], **chosen}),

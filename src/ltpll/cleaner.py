@@ -17,10 +17,8 @@ from torch import Tensor
 
 from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
-from ltpll.cleaning.cleaning_job import CleaningJob
-from ltpll.cleaning.committee_job import CommitteeJob
+from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.pipeline import texts_cut
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
     CleanedLabels,
@@ -29,7 +27,7 @@ from ltpll.cleaning.results import (
     summary,
 )
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
-from ltpll.cleaning.shown_values import shown_values
+from ltpll.cleaning.stored_tables import shown_values
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
 from ltpll.committee import Committee
@@ -37,7 +35,7 @@ from ltpll.errors import InputError, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.missing_share import NEVER
-from ltpll.report.cleaning_page import contents_of, write_cleaning_page
+from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
 from ltpll.tables.label_table import LabelTable
 from ltpll.training.callbacks import Callback, OnEpoch, Progress
@@ -179,15 +177,15 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             frame=frame,
             groups=None if groups is None else _as_texts(groups),
         )
-        examples, progress = Examples(table, x, []), Progress() if self.verbose else None
-        job: CleaningJob | CommitteeJob
+        examples = Examples(table, x, [], encoder=self.encoder_)
+        progress = Progress() if self.verbose else None
         callbacks: list[Callback] = []
-        how: dict[str, Any] = {"workers": workers, "progress": progress}
         if isinstance(classifier, Committee):
-            job = CommitteeJob(classifier.set_params(folds=folds), examples, **how)
-        else:
-            job = CleaningJob(classifier, examples, folds=folds, seed=seed, **how)
-            callbacks += [OnEpoch(classifier.on_epoch)] if classifier.on_epoch else []
+            classifier.set_params(folds=folds)
+        elif classifier.on_epoch:
+            callbacks.append(OnEpoch(classifier.on_epoch))
+        how: dict[str, Any] = {"folds": folds, "workers": workers, "progress": progress}
+        job = cleaning_job(classifier, examples, **how)
         with TemporaryDirectory(prefix="ltpll-") as folder:
             found = job.run(Path(folder), callbacks=callbacks)
         if found is None:
@@ -196,7 +194,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
-        record = {**found.facts, **_described(classifier, folds), **texts_cut(self.encoder_)}
+        record = {**found.facts, **_described(classifier, folds)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
         self.table_ = _as_table(table, cleaned, record)
         self.expected_wrong_ = float(self.table_.doubts.sum())
@@ -270,7 +268,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         check_output(Path(path), (".html", ".htm"))
-        write_cleaning_page(Path(path), contents_of(self.table_, title))
+        write_cleaning_page(Path(path), self.table_, title)
 
 
 def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:

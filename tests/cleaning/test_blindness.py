@@ -105,5 +105,5 @@ def test_training_is_blind_to_true_labels(tmp_path, kind):
         assert found.keys() == expected.keys()
         for column, values in expected.items():
             assert list(found[column]) == list(values), column
-        assert other_record["curves"]["loss"] == record["curves"]["loss"]
+        assert other_record["last"]["loss"] == record["last"]["loss"]
         assert other_record["class_prior"] == record["class_prior"]

@@ -8,17 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix, precision_score, recall_score
+from sklearn.metrics import precision_score, recall_score
 
 from ltpll.cleaning.results import (
     beats_guess,
-    calibration_intervals,
     class_columns,
-    known_truth,
-    lack_truth,
-    said_of_missing_labels,
+    findings,
     summary,
-    true_confusion_pairs,
     verdicts,
 )
 from ltpll.tables.writers import write_table
@@ -47,26 +43,6 @@ def test_precision_and_recall_are_those_of_scikit_learn_on_the_rows_with_a_known
     )
 
 
-def test_true_and_cleaned_labels_are_counted_as_scikit_learn_counts_them():
-    table = cleaned_table()
-    true, label = known_labels(table)
-    counted = np.zeros((6, 6), dtype=int)
-    pairs, counts = true_confusion_pairs(table)
-    counted[tuple(pairs.T)] = counts
-    np.testing.assert_array_equal(counted, confusion_matrix(true, label, labels=range(6)))
-
-
-def test_sets_without_their_true_label_are_found_as_a_loop_finds_them():
-    table = cleaned_table()
-    rows, true = known_truth(table)
-    expected = [
-        label not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
-        for i, label in zip(rows, true, strict=True)
-    ]
-    assert lack_truth(table).tolist() == expected
-    assert 0 < sum(expected) < len(expected)
-
-
 def test_the_table_of_classes_says_what_was_recovered_and_judged(tmp_path):
     table = cleaned_table()
     columns = class_columns(table)
@@ -86,33 +62,6 @@ def test_the_table_of_classes_says_what_was_recovered_and_judged(tmp_path):
         write_table(tmp_path / name, columns)
     with (tmp_path / "classes.csv").open() as file:
         assert [row["recovered_out_of_fold"] for row in csv.DictReader(file)] == [""] * 6
-
-
-def test_intervals_of_confidence_are_those_of_a_loop_and_give_the_recorded_calibration_error():
-    table = cleaned_table()
-    found = calibration_intervals(table)
-    assert list(found) == ["all", "ambiguous"]
-    for name, intervals in found.items():
-        cells = [[] for _ in range(10)]
-        for i, true in enumerate(table.true):
-            if true is not None and (name == "all" or table.sizes[i] > 1):
-                confidence = float(table.labels.confidence[i])
-                cells[min(int(confidence * 10), 9)].append(
-                    (confidence, true == table.labels.label[i])
-                )
-        assert [one.rows for one in intervals] == [len(cell) for cell in cells]
-        for one, cell in zip(intervals, cells, strict=True):
-            np.testing.assert_allclose(
-                [one.confidence, one.accuracy], np.mean(cell, axis=0) if cell else [np.nan, np.nan]
-            )
-        error = sum(
-            one.rows * abs(one.confidence - one.accuracy) for one in intervals if one.rows
-        ) / sum(one.rows for one in intervals)
-        assert error == pytest.approx(
-            table.record["judgement"]["calibration"][name]["calibration_error"]
-        )
-    assert calibration_intervals(cleaned_table(known=0)) == {}
-    assert calibration_intervals(cleaned_table(judgement=False)) == {}
 
 
 @pytest.mark.parametrize(
@@ -146,14 +95,11 @@ def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other
         table, record={**table.record, "config": {**table.record["config"], **trained_with}}
     )
     advice = "" if trained_with else ": with --truth-missing auto, labels can leave their sets"
-    assert (
-        said_of_missing_labels(table)
-        == f"About 15% of the sets seem to lack the true label{advice}."
-    )
+    assert f"About 15% of the sets seem to lack the true label{advice}." in findings(table)
     none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
     said = "About 15% of the sets seem to lack the true label, but none certainly enough"
     said += f" to be flagged{advice}."
-    assert said_of_missing_labels(none) == said
+    assert said in findings(none)
     assert " ".join(summary(none)).count("lack the true label") == 1
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, pred_probs
+from ltpll.cleaning.results import cleanlab_columns, datalab_classes, pred_probs
 from ltpll.evaluation import set_predictions
 from ltpll.tables.writers import write_table
 from support.cleaned_tables import cleaned_table

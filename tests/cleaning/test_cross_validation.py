@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning import cross_validation as module
-from ltpll.cleaning.cross_validation import fold_splits, fold_stage, out_of_fold_predictions
+from ltpll.cleaning import cleaning_job as module
+from ltpll.cleaning.cleaning_job import fold_stage, out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import TEMPERATURES
+from ltpll.folds import fold_splits
 from ltpll.processes import PRELOADED
 from ltpll.training.callbacks import Progress
 from support.refusals import refusal
@@ -19,7 +20,7 @@ from support.waiting import LastOneWaits
 
 EPOCHS = 40
 PRELOADED.append(
-    "ltpll.cleaning.cross_validation"
+    "ltpll.cleaning.cleaning_job"
 )  # so that each of several worker processes need not import it
 
 
@@ -36,11 +37,11 @@ MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="c
 def judged(folder, workers, progress=None, make=MAKE, folds=3):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    stage = fold_stage(make(), x, sets, folds, 0, workers)
+    stage = fold_stage(make(), x, sets, folds, workers)
     progress = progress or Progress(write=lambda line: None)
     progress.plan_stages([stage])
     return out_of_fold_predictions(
-        folder, make, x, sets, folds=folds, seed=0, stage=stage, progress=progress
+        folder, make(), x, sets, folds=folds, stage=stage, progress=progress
     )
 
 
@@ -170,9 +171,12 @@ def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(
     monkeypatch, n, workers, expected
 ):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    assert (
-        module._parallel_folds(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
-    )
+    assert workers_of(n, workers) == expected
+
+
+def workers_of(n, workers):
+    x, sets, _ = problem(n)
+    return fold_stage(MAKE(), x, sets, 5, workers).workers
 
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
@@ -180,4 +184,4 @@ def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(
         module, "INPUT_BYTES", 8 * 30_000 * 16 + 1
     )  # bytes, four times the inputs for each of two
-    assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
+    assert workers_of(30_000, None) == 2

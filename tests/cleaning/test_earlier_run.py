@@ -7,7 +7,7 @@ import pytest
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.earlier_run import candidate_shares, starting_from
+from ltpll.cleaning.pipeline import candidate_shares, starting_from
 from ltpll.cleaning.results import candidates_of
 from ltpll.tables.label_table import LabelTable
 from support.cleaned_tables import cleaned_table
@@ -17,7 +17,7 @@ from support.refusals import refusal
 def examples_of(run, rows):
     """Some rows of a run's table, in the given order."""
     table = LabelTable(
-        run.ids[rows], candidates_of(run)[0].select(rows), None, None, None, None, (), None
+        run.ids[rows], candidates_of(run).select(rows), None, None, None, None, (), None
     )
     return Examples(table, np.zeros((len(rows), 1), dtype=np.float32), [])
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.held_out import HeldOutEvaluation
+from ltpll.cleaning.cleaning_job import HeldOutEvaluation
 from ltpll.estimator import PartialLabelClassifier
 
 

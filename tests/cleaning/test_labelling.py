@@ -8,7 +8,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.labelling import judgement_record, label_rows
+from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.tables.label_table import LabelTable
 

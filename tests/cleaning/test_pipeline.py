@@ -18,6 +18,7 @@ from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
+from ltpll.settings import with_settings
 from ltpll.tables.reading import Reading
 from ltpll.training.callbacks import Callback, Progress
 from ltpll_research.set_origins import neighbour_candidates
@@ -52,8 +53,9 @@ def test_a_table_is_trained_with_the_defaults_of_the_estimator():
 @pytest.mark.parametrize("prior", ["average", "sets", SHARES], ids=str)
 @pytest.mark.parametrize("rebalancer", ["auto", "anchor"])
 def test_the_prior_is_an_option_of_the_rebalancer(prior, rebalancer):
-    settings = TrainingSettings.from_mapping(
-        {"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}}
+    settings = with_settings(
+        TrainingSettings,
+        {"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}},
     )
     settings.check(("cat", "dog"))
     assert settings.classifier("cpu", "stop").options == {
@@ -63,7 +65,7 @@ def test_the_prior_is_an_option_of_the_rebalancer(prior, rebalancer):
 
 
 def test_the_classes_of_a_config_may_be_numbers():
-    settings = TrainingSettings.from_mapping({"prior": {1: 0.5, 2: 0.5}})
+    settings = with_settings(TrainingSettings, {"prior": {1: 0.5, 2: 0.5}})
     settings.check(("1", "2"))
 
 
@@ -88,12 +90,12 @@ def test_the_classes_of_a_config_may_be_numbers():
     ],
 )
 def test_a_goal_or_prior_that_does_not_fit_is_refused(values, words):
-    assert words in refusal(lambda: TrainingSettings.from_mapping(values).check(("cat", "dog")))
+    assert words in refusal(lambda: with_settings(TrainingSettings, values).check(("cat", "dog")))
 
 
 def test_a_prior_of_another_type_is_refused():
     assert "prior is 3: it must be text" in refusal(
-        lambda: TrainingSettings.from_mapping({"prior": 3})
+        lambda: with_settings(TrainingSettings, {"prior": 3})
     )
 
 

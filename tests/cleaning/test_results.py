@@ -7,18 +7,14 @@ import numpy as np
 import pytest
 
 from ltpll.cleaning.results import (
-    NOTED,
     CleanedLabels,
     CleanedTable,
     StoredVotes,
     annotator_columns,
     class_columns,
     cleaned_columns,
-    confusion_pairs,
     flagged_sets,
     labels_chosen_instead,
-    not_judged,
-    true_shares,
     verdicts,
 )
 
@@ -96,10 +92,6 @@ def test_confusions_are_counted_as_a_loop_counts_them(run):
         for k in one
         if k != mine
     )
-    pairs, counts = confusion_pairs(cleaned)
-    assert {
-        tuple(pair): n for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)
-    } == expected
     best, times = labels_chosen_instead(cleaned)
     for k in range(4):
         most = max((n for (_, other), n in expected.items() if other == k), default=0)
@@ -141,32 +133,6 @@ def test_annotators_are_counted_as_a_loop_counts_them(run):
         }
         shared = [label in others[i] for i, label in mine if others[i]]
         assert columns["shared_with_others"][a] == pytest.approx(np.mean(shared), abs=1e-4)
-
-
-def test_the_least_certain_and_the_most_suspicious_come_first(run):
-    cleaning = run[0].labels
-    found = cleaning.noteworthy()
-    margins, suspicions = (
-        cleaning.margin[found["uncertain"]],
-        cleaning.suspicion[found["suspicious"]],
-    )
-    assert (np.diff(margins) >= 0).all()
-    assert (np.diff(suspicions) <= 0).all()
-    assert (suspicions >= 0.5).all()
-    assert len(suspicions) == cleaning.issue.sum() <= NOTED
-    assert (cleaning.label[found["uncertain"]] != cleaning.runner_up[found["uncertain"]]).all()
-
-
-def test_true_shares_are_those_of_the_trained_rows_and_known_only_if_all_their_labels_are(run):
-    table, _, _ = run
-    assert true_shares(table) is None
-    judged_by = np.asarray(["held out" if i < 10 else "folds" for i in range(30)], dtype=object)
-    true = np.asarray([None if i < 10 else i % 3 for i in range(30)], dtype=object)
-    table = replace(table, true=true, labels=replace(table.labels, judged_by=judged_by))
-    counts = Counter(true[10:].tolist())
-    assert true_shares(table) == [counts[c] / 20 for c in range(4)]
-    true[29] = None
-    assert true_shares(table) is None
 
 
 # ---- flags --------------------------------------------------------------------------------------
@@ -284,11 +250,6 @@ def test_labels_of_ambiguous_rows_are_compared_with_a_guess_inside_the_set(run):
         sentence = verdicts(with_judgement(run, ambiguous=inside, calibration=known))[-1]
         assert sentence.endswith("so the model does not beat it.") == beaten
         assert f"are right in {accuracy:.1%} of the cases (70.0% expected)" in sentence
-
-
-def test_classes_that_cannot_be_judged_are_named(run):
-    assert not_judged(with_judgement(run)) == [("cat", 9, 2)]
-    assert not_judged(run[0]) == []
 
 
 def test_rows_that_were_trained_on_are_not_judged(run):

@@ -7,18 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ltpll.cleaning.review import PAIR_SHARE, occurrences, review_columns, review_rows
+from ltpll.cleaning.review import PAIR_SHARE, review_columns, review_rows
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
-
-
-def test_occurrences_are_counted_as_by_a_loop():
-    values = np.random.default_rng(0).integers(0, 5, 50)
-    assert occurrences(values).tolist() == [
-        values[:i].tolist().count(value) for i, value in enumerate(values)
-    ]
-    assert occurrences(values[:0]).tolist() == []
 
 
 def test_rows_come_by_their_doubt_whose_sum_is_the_expected_number_of_wrong_labels():

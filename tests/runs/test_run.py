@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 import ltpll
 from ltpll.errors import BusyError, InputWarning
-from ltpll.runs.checksums import damaged_files
 from ltpll.runs.environment import _commit, environment
-from ltpll.runs.run import Run, config_hash, read_result
+from ltpll.runs.run import Run, config_hash, damaged_files, read_result
 from ltpll.runs.schema import Kind
 from ltpll_research.recording import code_fingerprint
 from ltpll_research.records import finished_runs, results_under
@@ -254,8 +253,7 @@ def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content,
 
 def test_a_result_that_is_missing_or_a_folder_is_refused(tmp_path):
     missing = f"The result file {tmp_path / 'result.json'} cannot be read"
-    missing += " (there is no such file): check the path."
-    assert refusal(lambda: read_result(tmp_path / "result.json")) == missing
+    assert missing in refusal(lambda: read_result(tmp_path / "result.json"))
     assert "cannot be read" in refusal(lambda: read_result(tmp_path))
     assert "is not finished" in refusal(Run(tmp_path, CONFIG).result)
 
@@ -420,7 +418,7 @@ def test_a_damaged_line_of_the_log_is_not_read(tmp_path, name, advice):
     path.write_bytes(path.read_bytes().replace(b"2.0", b"2.\0"))
     for read in (run.records, lambda: run.cut_log(1)):
         message = refusal(read)
-        assert "is damaged" in message or "missing or damaged" in message
+        assert "is damaged" in message
         assert advice in message
 
 
@@ -533,7 +531,7 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
     run.start()
     run.finish({})
     for read in (run.result, lambda: read_result(run.folder), lambda: finished_runs(tmp_path)):
-        assert "no source" in refusal(read)
+        assert "an entry that does not fit" in refusal(read)
     run.delete_run()
     other = Run(tmp_path, {"mine": 1})  # of a program that we do not know
     other.start()

@@ -7,7 +7,7 @@ import pytest
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.runs.checksums import marker_text
+from ltpll.runs.run import marker_text
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.catalog import ITEMS
 from ltpll_research.paper.grid import Finished, experiments, parse_settings

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.base import clone
+from torch import Tensor
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cross_validation import GOAL, fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.held_out import HeldOutEvaluation
-from ltpll.cleaning.labelling import judgement_record, label_rows
+from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
+from ltpll.committee import Committee
 from ltpll.comparison import WAYS, can_compare, comparison_parts
 from ltpll.errors import InputError, InputWarning
-from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
+from ltpll.estimator import PartialLabelClassifier, channels_first, seed_of
+from ltpll.evaluation.metrics import evaluate, target_recovery
+from ltpll.evaluation.set_information import set_information_by_class
+from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
 from ltpll.files import parse_json, write_atomically
+from ltpll.folds import check_folds, fold_splits
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.missing_share import AUTO, missing_parts, overall_share
 from ltpll.pictures.on_disk import rows_on_disk
-from ltpll.priors import PriorEstimate
+from ltpll.priors import PriorEstimate, estimate_prior
+from ltpll.runs.environment import environment
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
     RunLog,
@@ -38,14 +45,21 @@ from ltpll.runs.recording import (
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.targets import initial_targets
-from ltpll.training.callbacks import Callback, Checkpoint, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, Measurement, Progress
 from ltpll.training.compatibility import check_data
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import KeptFolds
+from ltpll.training.fold_training import KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part, Stage
+from ltpll.training.parallel_runs import FoldRun, train_in_processes
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.validation import chosen_device
 
 MEASURED = 50  # evaluations during training, at most
+WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes
+INPUT_BYTES = 4 << 30  # for the inputs in all processes, of which each briefly holds four copies
+GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
+Rows = npt.NDArray[np.int64]
+OnChoice = Callable[[str], None]
 
 
 class Cleaned(NamedTuple):
@@ -56,38 +70,71 @@ class Cleaned(NamedTuple):
     facts: Record  # entries of the record of a `CleanedTable`
 
 
-class TrainedRows(NamedTuple):
-    """The rows of some examples that are trained on, and the others."""
+def cleaning_job(
+    classifier: PartialLabelClassifier | Committee,
+    examples: Examples,
+    *,
+    folds: int,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> CleaningJob:
+    """All that is computed to clean labels, checked before a folder exists.
 
-    rows: npt.NDArray[np.int64]
-    held_out: npt.NDArray[np.int64]
-    x: npt.NDArray[Any]
-    sets: Candidates
-    rest: Candidates | None
+    Args:
+        classifier: An untrained classifier or committee, which `run` fits and calibrates.
+        examples: The examples.
+        folds: The number of folds for out-of-fold predictions. With 0 or 1, rows are judged by the
+            classifier that was trained on them; a committee has its own number.
+        workers: How many networks are trained in parallel on a CPU; None decides by the amount of
+            work and the machine.
+        progress: Reports the progress of all training runs.
 
-    @classmethod
-    def of(cls, examples: Examples) -> TrainedRows:
-        """The rows to train on, by the column of splits if there is one.
+    Raises:
+        InputError: The examples cannot be trained on.
+    """
+    progress = progress or Progress(write=lambda line: None)
+    if isinstance(classifier, Committee):
+        return CommitteeJob(classifier, examples, workers, progress)
+    return NetworkJob(classifier, examples, folds, workers, progress)
 
-        Raises:
-            InputError: They are fewer than two.
-        """
-        chosen, table = examples.training(), examples.table
-        rows, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        n = len(rows)
+
+class CleaningJob:
+    """What both kinds of jobs share: the rows to train on, choices, and the judgement."""
+
+    def __init__(self, examples: Examples, progress: Progress) -> None:
+        self.examples, self.progress = examples, progress
+        self.stages: dict[str, Stage] = {}
+        chosen, table, sets = examples.training(), examples.table, examples.candidates
+        self.rows, self.held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+        n = len(self.rows)
         if n < 2:
             few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
             raise InputError(f"{few}: training needs at least two.")
-        _warn_of_divided_groups(table.groups, rows, held_out)
-        sets = examples.candidates
-        if not len(held_out):
-            return cls(rows, held_out, examples.x, sets, None)
-        x = rows_on_disk(examples.x, rows)
-        return cls(rows, held_out, x, sets.select(rows), sets.select(held_out))
+        self.x, self.sets, self.rest = examples.x, sets, None
+        if len(self.held_out):
+            _warn_of_divided_groups(table.groups, self.rows, self.held_out)
+            self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
+            self.rest = sets.select(self.held_out)
 
-    def evaluation(self, examples: Examples, goal: Goal, every: int = 1) -> HeldOutEvaluation:
+    def run(
+        self,
+        folder: Path,
+        *,
+        run: Run | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_choice: OnChoice = lambda sentence: None,
+    ) -> Cleaned | None:
+        """Train, predict every row, and judge labels and sets; None but in the first process.
+
+        An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
+        a log and checkpoints. The callbacks are for a single network that is trained on all rows;
+        `on_choice` is called with each sentence about what was chosen.
+        """
+        raise NotImplementedError
+
+    def evaluation(self, goal: Any, every: int = 1) -> HeldOutEvaluation:
         """What measures a classifier by the held-out rows and the true labels that are known."""
-        x, labels = rows_on_disk(examples.x, self.held_out), examples.table.labels
+        x, labels = rows_on_disk(self.examples.x, self.held_out), self.examples.table.labels
         return HeldOutEvaluation(
             channels_first(x) if x.ndim == 4 else x,
             self.rest,
@@ -97,238 +144,63 @@ class TrainedRows(NamedTuple):
             every=every,
         )
 
+    def decide_once(
+        self, folder: Path, on_choice: OnChoice, name: str, estimate: Callable[..., Any]
+    ) -> Any:
+        """What cross-validation decides before training, unless the folder has stored it.
 
-class CleaningJob:
-    """All that is computed to clean labels with a single classifier.
-
-    It makes choices by cross-validation, trains on all rows, predicts every row out of fold, and
-    judges labels and sets. All is checked when the job is made, before a folder exists.
-
-    Args:
-        classifier: An untrained classifier, which `run` fits and calibrates.
-        examples: The examples.
-        folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by
-            the classifier that was trained on them.
-        seed: Which rows are in which fold.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of
-            work and the machine.
-        progress: Reports the progress of all training runs.
-
-    Raises:
-        InputError: The examples cannot be trained on.
-    """
-
-    def __init__(
-        self,
-        classifier: PartialLabelClassifier,
-        examples: Examples,
-        *,
-        folds: int,
-        seed: int,
-        workers: int | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.trained = TrainedRows.of(examples)
-        n, self.x, self.sets = len(self.trained.rows), self.trained.x, self.trained.sets
-        self.classifier, self.examples, self.folds, self.seed = classifier, examples, folds, seed
-        self.fitting = classifier.prepare_training(self.x, self.sets)
-        self.trainer, candidates = self.fitting.trainer, self.fitting.candidates
-        self.world, trainer = self.trainer.world, self.trainer
-        goal: Any = classifier.goal
-        every = max(1, trainer.epochs // MEASURED)
-        self.evaluation = self.trained.evaluation(examples, goal, every)
-        check_data(self.fitting.x, candidates, trainer.head)
-        self._progress = progress or Progress(write=lambda line: None)
-        asks = classifier.truth_missing == AUTO
-        compares = can_compare(trainer.rebalancer, self.x, candidates)
-        training = Part.of_rows("training", n, trainer.epochs, trainer.batch_size)
-        self._stages = {
-            "missing": Stage(missing_parts(classifier, candidates) if asks else []),
-            "comparison": Stage(comparison_parts(classifier, candidates) if compares else []),
-            "training": Stage([training]),
-            "folds": fold_stage(classifier, self.x, self.sets, folds, seed, workers),
-        }
-
-    def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: Callable[[str], None] = lambda sentence: None,
-    ) -> Cleaned | None:
-        """Train, predict every row, and judge labels and sets.
-
-        Args:
-            folder: Where choices and folds are kept, so that an interrupted job is resumed.
-            run: The run of that folder, if it has one, whose log gets a record of each epoch and
-                which keeps checkpoints of the training on all rows.
-            callbacks: Further callbacks of that training.
-            on_choice: Called with each sentence about what was chosen before the training.
-
-        Returns:
-            What was found; None in all processes but the first.
+        "missing" or "comparison" is the name of what is decided. `estimate` decides it, given the
+        callbacks of each training run and where these are kept.
         """
-        classifier, trainer, examples = self.classifier, self.trainer, self.examples
-        trained, progress = self.trained.rows, self._progress
-        progress.plan_stages(list(self._stages.values()))
-        decide = partial(
-            decide_once,
-            folder,
-            self.fitting.candidates,
-            {name: stage.parts for name, stage in self._stages.items()},
-            progress,
-            on_choice,
+        file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
+        world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
+        stored = _stored_choice(folder / file, name, self.sets.n_classes)
+        found = world.value_of_first_process(stored)
+        if not found:
+            parts = self.stages[name].parts
+            found = estimate(lambda number: [self.progress.start_part(parts[number])], kept)
+        if world.first:
+            write_atomically(folder / file, json.dumps(found).encode())
+            kept.forget()
+        if name == "missing":
+            share = overall_share(found, self.sets)
+            said = "Hardly any set seems to lack the true label, so labels stay inside their sets."
+            if share:
+                about = f"About {share:.1%} of the sets seem to lack the true label"
+                said = f"{about}, so labels may leave their sets."
+            on_choice(said)
+        return found
+
+    def cleaned(
+        self, classifier: Any, predictions: SetPredictions, own: SetPredictions | None
+    ) -> Cleaned:
+        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, and collect facts."""
+        examples, rows, n = self.examples, self.rows, len(self.examples)
+        truth_missing = classifier.truth_missing_ > 0
+        labels, judgement = label_rows(
+            predictions, examples, rows, own, truth_missing=truth_missing
         )
-        scores = classifier.decide_by_cross_validation(
-            trainer, self.x, self.fitting.candidates, decide
-        )
-        ours: list[Callback] = [
-            progress.start_part(self._stages["training"].parts[0]),
-            _ReportChoice(on_choice),
-        ]
-        if examples.start is not None:
-            weighted = examples.candidates.with_weights(examples.start)
-            ours.append(_StartFromWeights(weighted.select(trained)))
-        if run is not None:
-            ours = [RunLog(run, self.evaluation, durable=True), *ours]
-            checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
-            callbacks = [*callbacks, checkpoint]
-        classifier.run_training(self.fitting, [self.evaluation, *ours, *callbacks])
-        from_folds = None
-        if self.folds > 1:
-            unfitted = clone(classifier)
-            unfitted.set_params(truth_missing=trainer.truth_missing, on_epoch=None)
-            from_folds = out_of_fold_predictions(
-                folder,
-                partial(clone, unfitted),
-                self.x,
-                self.sets,
-                folds=self.folds,
-                seed=self.seed,
-                stage=self._stages["folds"],
-                progress=progress,
-                scores=scores,
-            )
-        if not trainer.world.first:
-            return None
-        goal = classifier.goal
-        classifier.set_params(goal=GOAL)
-        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        classifier.set_params(goal=goal)
-        own = None
-        if from_folds is not None:
-            own = predictions.select(trained)
-            predictions.store_rows(trained, from_folds)
-        prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-        history = trainer.history
+        if judgement is not None:
+            classifier.temperature_ = judgement.temperature
+        true, recovered = examples.table.labels, None
+        if true is not None and (true[rows] >= 0).any():
+            known = rows[true[rows] >= 0]
+            recovered = round(float((labels.label[known] == true[known]).mean()), 6)
         facts: Record = {
-            "prior": None if prior is None else round_floats(prior.as_record()),
-            "choice": trainer.rebalancer.because or None,
-            "last": round_floats(history[-1]),
-            "curves": _curve_columns(history),
+            "classes": [str(name) for name in examples.candidates.classes],
+            "class_prior": round_floats(classifier.class_prior_.tolist()),
+            "truth_missing": round_floats(classifier.truth_missing_),
+            "rows": {"all": n, "trained": len(rows), "held_out": n - len(rows)},
+            "judgement": judgement_record(judgement, labels, examples),
+            "recovered": recovered,
         }
-        return cleaned_by(classifier, examples, self.trained, predictions, own, facts)
-
-    def conditions(self, run: Run) -> Record:
-        """The hardware, the software and the speed of the training, for the record of the run."""
-        return {**training_conditions(run, self.trainer), "processes": self.world.size}
-
-
-def cleaned_by(
-    classifier: Any,
-    examples: Examples,
-    trained: TrainedRows,
-    predictions: SetPredictions,
-    own: SetPredictions | None,
-    facts: Record,
-) -> Cleaned:
-    """Judge labels and sets, calibrate the classifier, and collect what the record needs.
-
-    Args:
-        classifier: The fitted classifier or committee.
-        examples: The examples.
-        trained: The rows that were trained on.
-        predictions: Predictions for all rows: where there are any, those of classifiers that were
-            not trained on them.
-        own: Predictions of the fitted classifier for the trained rows, if the others are out of
-            fold.
-        facts: Entries of the record that depend on how it was trained.
-    """
-    truth_missing = classifier.truth_missing_ > 0
-    labels, judgement = label_rows(
-        predictions, examples, trained.rows, own, truth_missing=truth_missing
-    )
-    if judgement is not None:
-        classifier.temperature_ = judgement.temperature
-    n, rows = len(examples), trained.rows
-    common: Record = {
-        "classes": [str(name) for name in examples.candidates.classes],
-        "class_prior": round_floats(classifier.class_prior_.tolist()),
-        "truth_missing": round_floats(classifier.truth_missing_),
-        "rows": {"all": n, "trained": len(rows), "held_out": n - len(rows)},
-        "judgement": judgement_record(judgement, labels, examples),
-        "recovered": round_floats(_share_recovered(labels, examples, rows)),
-    }
-    return Cleaned(labels, predictions, {**common, **facts})
-
-
-def decide_once(
-    folder: Path,
-    candidates: Candidates,
-    parts: Mapping[str, Sequence[Part]],
-    progress: Progress,
-    on_choice: Callable[[str], None],
-    name: str,
-    estimate: Callable[..., Any],
-) -> Any:
-    """What cross-validation decides before training, unless the folder has stored it.
-
-    Args:
-        folder: Where the decision and its training runs are kept.
-        candidates: The candidate sets.
-        parts: The training runs of each decision, as parts of a job.
-        progress: Reports their progress.
-        on_choice: Called with a sentence about the share of missing labels.
-        name: What is decided, "missing" or "comparison".
-        estimate: Decides, given the callbacks of each training run and where these are kept.
-    """
-    file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
-    world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-    found = world.value_of_first_process(_stored_choice(folder / file, name, candidates.n_classes))
-    if not found:
-        found = estimate(lambda number: [progress.start_part(parts[name][number])], kept)
-    if world.first:
-        write_atomically(folder / file, json.dumps(found).encode())
-        kept.forget()
-    if name == "missing":
-        on_choice(_sentence_on_missing_labels(overall_share(found, candidates)))
-    return found
-
-
-def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
-    """What an interrupted run has decided; None if it has not, or if the file is damaged."""
-    try:
-        stored = parse_json(path.read_bytes())
-        if name == "comparison":
-            return {way: float(stored[way]) for way in WAYS}
-        shares = [float(share) for share in stored]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    valid = len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares)
-    return shares if valid else None
-
-
-def _sentence_on_missing_labels(share: float) -> str:
-    """What an estimate of the share of sets without the true label leads to."""
-    if not share:
-        return "Hardly any set seems to lack the true label, so labels stay inside their sets."
-    about = f"About {share:.1%} of the sets seem to lack the true label"
-    return f"{about}, so labels may leave their sets."
+        if cut := getattr(examples.encoder, "n_cut", 0):
+            facts["texts_cut"] = cut
+        return Cleaned(labels, predictions, facts)
 
 
 def _warn_of_divided_groups(
-    groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]
+    groups: npt.NDArray[np.object_] | None, trained: Rows, held_out: Rows
 ) -> None:
     divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
     if divided:
@@ -341,52 +213,312 @@ def _warn_of_divided_groups(
         )
 
 
-def _share_recovered(
-    cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]
-) -> float | None:
-    """The share of right labels among the trained rows whose true label is known, if any."""
-    true = examples.table.labels
-    if true is None or not (true[trained] >= 0).any():
+def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
+    """What an interrupted run has decided; None if it has not, or if the file is damaged."""
+    try:
+        stored = parse_json(path.read_bytes())
+        if name == "comparison":
+            return {way: float(stored[way]) for way in WAYS}
+        shares = [float(share) for share in stored if 0 <= share < 1]
+        return shares if len(shares) == n_classes + 1 else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    known = trained[true[trained] >= 0]
-    return float((cleaned.label[known] == true[known]).mean())
 
 
-class _StartFromWeights(Callback):
-    """Starts from targets that are the weights of these candidates, unknown to training itself."""
-
-    def __init__(self, weighted: Candidates) -> None:
-        self.weighted = weighted
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-        for part in self.weighted.row_blocks(self.weighted.n_classes):
-            rows = part.to(trainer.device)
-            trainer.targets[rows] = start[rows]
+# ---- one network -------------------------------------------------------------------------------
 
 
-class _ReportChoice(Callback):
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
+class NetworkJob(CleaningJob):
+    """Makes choices by cross-validation, trains one network, and others for each fold."""
+
+    def __init__(
+        self,
+        classifier: PartialLabelClassifier,
+        examples: Examples,
+        folds: int,
+        workers: int | None,
+        progress: Progress,
+    ) -> None:
+        super().__init__(examples, progress)
+        self.classifier, self.folds = classifier, folds
+        self.fitting = classifier.prepare_training(self.x, self.sets)
+        self.trainer = trainer = self.fitting.trainer
+        check_data(self.fitting.x, self.sets, trainer.head)
+        asks = classifier.truth_missing == AUTO
+        compares = can_compare(trainer.rebalancer, self.x, self.sets)
+        n, schedule = len(self.rows), (trainer.epochs, trainer.batch_size)
+        self.stages = {
+            "missing": Stage(missing_parts(classifier, self.sets) if asks else []),
+            "comparison": Stage(comparison_parts(classifier, self.sets) if compares else []),
+            "training": Stage([Part.of_rows("training", n, *schedule)]),
+            "folds": fold_stage(classifier, self.x, self.sets, folds, workers),
+        }
+
+    def run(
+        self,
+        folder: Path,
+        *,
+        run: Run | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_choice: OnChoice = lambda sentence: None,
+    ) -> Cleaned | None:
+        classifier, trainer, progress = self.classifier, self.trainer, self.progress
+        progress.plan_stages(list(self.stages.values()))
+        decide = partial(self.decide_once, folder, on_choice)
+        scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
+
+        weighted, start = None, self.examples.start
+        if start is not None:
+            weighted = self.examples.candidates.with_weights(start).select(self.rows)
+        evaluation = self.evaluation(classifier.goal, max(1, trainer.epochs // MEASURED))
+        ours: list[Callback] = [evaluation]
+        if run is not None:
+            ours.append(RunLog(run, evaluation, durable=True))
+            checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
+            callbacks = [*callbacks, checkpoint]
+        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(on_choice, weighted)]
+        classifier.run_training(self.fitting, [*ours, *callbacks])
+        from_folds = None
+        if self.folds > 1:
+            unfitted = clone(classifier)
+            unfitted.set_params(truth_missing=trainer.truth_missing, on_epoch=None)
+            how: dict[str, Any] = {"stage": self.stages["folds"], "progress": progress}
+            from_folds = out_of_fold_predictions(
+                folder, unfitted, self.x, self.sets, folds=self.folds, scores=scores, **how
+            )
+        if not trainer.world.first:
+            return None
+        examples, goal = self.examples, classifier.goal
+        classifier.set_params(goal=GOAL)
+        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
+        classifier.set_params(goal=goal)
+        own = None
+        if from_folds is not None:
+            own = predictions.select(self.rows)
+            predictions.store_rows(self.rows, from_folds)
+        prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
+        found = self.cleaned(classifier, predictions, own)
+        found.facts.update(
+            prior=None if prior is None else round_floats(prior.as_record()),
+            choice=trainer.rebalancer.because or None,
+            last=round_floats(trainer.history[-1]),
+        )
+        if run is not None:
+            conditions = training_conditions(run, trainer)
+            found.facts.update(conditions, processes=trainer.world.size)
+        return found
+
+
+class _Begin(Callback):
+    """Says what the rebalancer chose, and starts from the weights of some candidates, if any.
+
+    Training itself does not know these weights.
+    """
+
+    def __init__(self, on_choice: OnChoice, weighted: Candidates | None) -> None:
+        self.on_choice, self.weighted = on_choice, weighted
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if trainer.rebalancer.because:
-            self.say(trainer.rebalancer.because)
+            self.on_choice(trainer.rebalancer.because)
+        if self.weighted is not None:
+            start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
+            for part in self.weighted.row_blocks(self.weighted.n_classes):
+                rows = part.to(trainer.device)
+                trainer.targets[rows] = start[rows]
 
 
-def _curve_columns(history: list[Record]) -> Record:
-    def column(name: str, records: list[Record]) -> list[Any]:
-        return [record[name] for record in records]
+def out_of_fold_predictions(
+    folder: Path,
+    classifier: PartialLabelClassifier,
+    x: npt.NDArray[Any],
+    sets: Candidates,
+    *,
+    folds: int,
+    stage: Stage,
+    progress: Progress,
+    scores: Mapping[str, float] | None = None,
+) -> SetPredictions | None:
+    """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    columns: Record = {name: column(name, history) for name in ("epoch", "loss")}
-    measured = [record for record in history if "test" in record or "target_recovery" in record]
-    if measured:
-        columns["measured"] = column("epoch", measured)
-        tests = [record.get("test", {}) for record in measured]
-        for name in ("covering_rate", "accuracy", "balanced_accuracy"):
-            if all(name in test for test in tests):
-                columns[name] = column(name, tests)
-        if all("target_recovery" in record for record in measured):
-            columns["target_recovery"] = column("target_recovery", measured)
-    compact: Record = round_floats(columns)
-    return compact
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. The plan of
+    `progress` contains the `stage`, which `fold_stage` returns. `scores` are those of the
+    comparison that the rebalancer "auto" made on the whole table. None but in the first process.
+    """
+    world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
+    splits = fold_splits(sets, folds, seed_of(classifier.random_state))
+    missing = []
+    for k, part in enumerate(stage.parts):
+        if world.value_of_first_process(kept.read(k) is not None):
+            part.done = part.epochs
+        else:
+            missing.append(k)
+    classifier.set_params(goal=GOAL)
+    if stage.workers > 1 and missing:
+        runs = [FoldRun(k, classifier, x, splits[k], judged, scores, rows_on_disk) for k in missing]
+        train_in_processes(runs, sets, kept, stage, progress)
+    trained = train_folds(
+        classifier,
+        x,
+        sets,
+        splits,
+        judged,
+        callbacks_of=lambda k: [progress.start_part(stage.parts[k])],
+        kept=kept,
+        scores=scores,
+        rows_of=rows_on_disk,
+    )
+    found = SetPredictions.empty(sets)
+    for rows, predictions in trained:
+        found.store_rows(rows, SetPredictions.from_tensors(predictions))
+    return found if world.first else None
+
+
+def fold_stage(
+    classifier: PartialLabelClassifier,
+    x: npt.NDArray[Any],
+    sets: Candidates,
+    folds: int,
+    workers: int | None = None,
+) -> Stage:
+    """The training runs of the folds, as a stage of a job; fewer than two folds are none.
+
+    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the
+    machine. On a GPU, and with several processes, folds are trained one after the other.
+    """
+    if folds < 2:
+        return Stage([])
+    splits = fold_splits(sets, folds, seed_of(classifier.random_state))
+    check_folds(x, sets, splits)
+    if chosen_device(classifier.device).type != "cpu" or not current_world().alone:
+        workers = 1
+    if workers is None:  # however many folds are missing: threads change sums
+        rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
+        room = max(1, INPUT_BYTES // (4 * x.nbytes))
+        workers = 1 if rows < WORTHWHILE else min(len(splits), os.cpu_count() or 1, room)
+    return Stage(fold_parts("fold", classifier, splits), workers, "folds")
+
+
+# ---- a committee -------------------------------------------------------------------------------
+
+
+class CommitteeJob(CleaningJob):
+    """Trains a committee, whose cross-validation weighs the members and predicts every row."""
+
+    def __init__(
+        self, committee: Committee, examples: Examples, workers: int | None, progress: Progress
+    ) -> None:
+        super().__init__(examples, progress)
+        self.committee = committee
+        self.training = committee.prepare_training(self.x, self.sets)
+        asks = committee.truth_missing == AUTO
+        missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
+        self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
+
+    def run(
+        self,
+        folder: Path,
+        *,
+        run: Run | None = None,
+        callbacks: Sequence[Callback] = (),
+        on_choice: OnChoice = lambda sentence: None,
+    ) -> Cleaned:
+        committee, rows, stage = self.committee, self.rows, self.stages["members"]
+        began, x, sets = time.monotonic(), self.examples.x, self.examples.candidates
+        self.progress.plan_stages(list(self.stages.values()))
+        committee.decide_missing(self.training, partial(self.decide_once, folder, on_choice))
+        committee.take_over(self.training.run(folder, stage, self.progress), self.training)
+        on_choice(committee.choice_)
+        seconds, goal, by_goal = round(time.monotonic() - began, 3), committee.goal, {}
+        for one in get_args(Goal) if len(self.held_out) else ():
+            found = committee.set_params(goal=one).predict_proba(x[self.held_out])
+            by_goal[one] = torch.from_numpy(found)
+        committee.set_params(goal=GOAL)
+        predictions = predict_sets(committee.predict_proba, x, sets)
+        committee.set_params(goal=goal)
+        own = predictions.select(rows)
+        seen = SetPredictions.of(torch.from_numpy(committee.out_of_fold_), self.sets)
+        predictions.store_rows(rows, seen)
+        cleaned = self.cleaned(committee, predictions, own)
+        labels = torch.from_numpy(cleaned.labels.label[rows])
+        by_class = set_information_by_class(committee.out_of_fold_, self.sets).tolist()
+        cleaned.facts.update(
+            prior=round_floats(estimate_prior(self.sets).as_record()),
+            choice=committee.choice_,
+            committee=round_floats(committee.weights_),
+            information=round_floats(committee.information_._asdict()),
+            information_by_class=[None if np.isnan(one) else round(one, 6) for one in by_class],
+            last=round_floats(self.evaluation(goal).figures(by_goal, labels)),
+        )
+        if run is not None:
+            for name, weight in committee.weights_.items():
+                run.log({"member": name, "weight": weight})
+            about = environment(str(chosen_device(committee.device))) | {"threads": stage.workers}
+            cleaned.facts.update(environment=about, seconds=seconds, processes=1)
+        return cleaned
+
+
+# ---- held-out rows -----------------------------------------------------------------------------
+
+
+class HeldOutEvaluation(Measurement):
+    """Adds figures about held-out rows and known true labels to records; training sees none of it.
+
+    The candidates of the held-out rows `x` are None if there are none. True class numbers are −1
+    where unknown. Figures for the goal are in `test`, those for both goals in its `by_goal`.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        candidates: Candidates | None,
+        labels: Rows | None,
+        training_labels: Rows | None,
+        goal: Goal = "balanced",
+        every: int = 1,
+    ) -> None:
+        super().__init__(every)
+        self.x, self.candidates, self.goal = x, candidates, goal
+        self.known, self.known_in_training = _known(labels), _known(training_labels)
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        if self.candidates is not None:
+            self._x = trainer.predictor.inputs(self.x, "held-out")
+
+    def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        """Return the figures of the current state."""
+        by_goal: dict[str, Tensor] = {}
+        if self.candidates is not None:
+            outputs = trainer.predictor.outputs(self._x)
+            for goal in get_args(Goal):
+                by_goal[goal] = trainer.predictor.adjusted(outputs, goal).cpu()
+        return self.figures(by_goal, trainer.targets.labels().cpu())
+
+    def figures(self, by_goal: Mapping[str, Tensor], labels: Tensor) -> dict[str, Any]:
+        """What a record holds, given scores of held-out rows by goal, and labels of the others."""
+        record: dict[str, Any] = {}
+        if self.candidates is not None:
+            found = {}
+            for goal, scores in by_goal.items():
+                covered = self.candidates.contains(scores.argmax(1)).double().mean()
+                found[goal] = {"covering_rate": float(covered)}
+                if self.known is not None:
+                    rows, true = self.known
+                    one = evaluate(scores[rows], true)
+                    found[goal]["accuracy"] = one.accuracy
+                    found[goal]["balanced_accuracy"] = one.balanced_accuracy
+            record["test"] = {**found[self.goal], "by_goal": found}
+            if self.known is not None:
+                record["test"]["labelled"] = len(self.known[0])
+        if self.known_in_training is not None:
+            rows, true = self.known_in_training
+            record["target_recovery"] = target_recovery(labels[rows], true)
+        return record
+
+
+def _known(labels: Rows | None) -> tuple[Tensor, Tensor] | None:
+    """The rows whose true label is known, and these labels, if there are any."""
+    if labels is None or not (labels >= 0).any():
+        return None
+    rows = np.flatnonzero(labels >= 0)
+    return torch.from_numpy(rows), torch.from_numpy(labels[rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,29 @@ from sklearn.base import clone
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
-from ltpll.cleaning.feature_files import feature_rows, is_array
 from ltpll.cleaning.results import CleanedTable
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import NoColumnsError
+from ltpll.convert.json_formats import is_tool_file
 from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError, shown
+from ltpll.formatting import counted, format_names
 from ltpll.pictures.cache import embedding_cache_folder
 from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.on_disk import stored_pictures
+from ltpll.pictures.output import read_picture_names
 from ltpll.pictures.sizes import suitable_side
+from ltpll.tables.columns import id_key
 from ltpll.tables.label_table import LabelTable
+from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
+from ltpll.tables.opening import READABLE, open_table
+from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES
 from ltpll.validation import as_inputs
 
+IDS = "ids"  # the array of an .npz file that names the rows of the others
+Names = Mapping[str, Sequence[str]]
 ReadingProgress = Callable[[str, int, int], None]
 """Called with what is being read, "table" or "pictures", how much was read, and how much there is."""
 
@@ -44,20 +52,15 @@ class TableSource:
             or a folder of pictures, which is also given as `images`.
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
-        features: A second table with the same ids, or an .npy or .npz array, joined by the ids in
-            the .npz file or in the table that `ltpll embed` wrote beside the .npy file, and
-            otherwise in the table's order.
-        preprocessing: How pictures are scaled; None for squares whose size follows the pictures, at
-            most 128 pixels.
-        backbone: A pretrained network whose features of the pictures are the examples; None for the
-            pictures themselves.
+        features: A second table with the same ids, or an .npy or .npz array, joined by the ids that
+            are known, and otherwise in the table's order.
+        preprocessing: How pictures are scaled; None for squares whose size follows the pictures.
+        backbone: A pretrained network whose features of the pictures are the examples.
         on_error: What to do with pictures that cannot be read: "stop" or "skip".
-        exact: Whether features are float64, because those of the training were; by default only if
-            float32 would blur them.
-        encoder: What turns columns that are not all finite numbers into such; it is fitted to the
-            rows for training, unless it is already. Without one, they are refused or left out.
-            With one, the columns of a table are joined with the features of its pictures, or of
-            the second table or the array.
+        exact: Whether features are float64 in any case, and not only if float32 would blur them.
+        encoder: What turns columns of any kind into numbers, and joins them with the features of
+            pictures or of another file; it is fitted to the rows for training, unless it is
+            already. Without one, such columns are refused or left out.
     """
 
     table: Path
@@ -101,11 +104,7 @@ class Examples:
         return self.table.candidates
 
     def training(self) -> npt.NDArray[np.bool_]:
-        """A mask of the rows to train on: all of them, unless the table has a column of splits.
-
-        Raises:
-            InputError: A split is neither for training nor for testing.
-        """
+        """A mask of the rows to train on: all of them, unless the table has a column of splits."""
         return _rows_to_train_on(self.table)
 
     def fingerprint(self) -> str:
@@ -180,90 +179,86 @@ def read_examples(
         >>> examples.x.shape, examples.candidates.n_classes
         ((60, 2), 3)
     """
-    images, features = source.images, source.features
+    images, features, encoder = source.images, source.features, source.encoder
+    inside, suffix = images is None and features is None, source.table.suffix.lower()
+    joins = not inside and encoder is not None and suffix in TABLE_SUFFIXES
+    apart = images is not None or is_array(features)
+    chosen = source.reading.features
     if images is not None and features is not None:
         problem = "Examples are either pictures or features"
         raise InputError(f"{problem}: give one of --images and --features.")
     if source.backbone is not None and images is None:
         problem = "A backbone computes features of pictures: give their folder with --images"
         raise InputError(f"{problem}, or leave --backbone out.")
-    inside = images is None and features is None
-    joins = (
-        not inside and source.encoder is not None and source.table.suffix.lower() in TABLE_SUFFIXES
-    )
-    apart = images is not None or is_array(features)
-    if source.reading.features is not None and apart and not joins:
+    if chosen is not None and apart and not joins:
         beside = "pictures" if images is not None else f"the array {features}"
         problem = f"table.features chooses columns of a table, but the features come from {beside}"
         raise InputError(f"{problem}: leave it out.")
+    if joins and (known := getattr(encoder, "columns_", None)) is not None:
+        chosen = tuple(known)
+    elif not inside and not (joins and (apart or chosen is None)):
+        chosen = ()  # or those of the second table
 
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
-    chosen = source.reading.features
-    if joins and (known := getattr(source.encoder, "columns_", None)) is not None:
-        chosen = tuple(known)
-    elif not inside and not (joins and (apart or chosen is None)):
-        chosen = ()  # or those of the second table
     table = read_label_table(
         source.table,
         replace(source.reading, features=chosen),
         needs_candidates=needs_candidates,
         exact=source.exact,
-        every_kind=source.encoder is not None and (inside or joins),
+        every_kind=encoder is not None and (inside or joins),
         on_progress=progress_of("table"),
     )
-    kind = torch.float64 if source.exact else None
-    if not inside:
-        frame = _frame(table)
-        table = replace(table, frame=frame, features=None, feature_names=(), left_out=())
+    if inside:
+        return _from_columns(source, table)
+    frame = _frame(table)
+    table = replace(table, frame=frame, features=None, feature_names=(), left_out=())
     if images is not None:
         found = _with_pictures(source, images, table, device, progress_of("pictures"))
-        return _joined(found, source.encoder)
-    if features is not None:
-        x, table = feature_rows(source.table, features, source.reading, table, exact=source.exact)
-        return _joined(Examples(table, as_inputs(x, "given", kind).numpy(), []), source.encoder)
-    if source.encoder is not None and (encoded := _encoded(table, source.encoder)) is not None:
-        return encoded
+    else:
+        assert features is not None
+        x, table = _features_of_rows(source, features, table)
+        found = Examples(table, _as_numbers(x, source), [])
+    frame = found.table.frame
+    if frame is None or encoder is None:
+        return found
+    training = _rows_to_train_on(found.table)
+    try:
+        fitted = encoder if hasattr(encoder, "columns_") else clone(encoder).fit(frame[training])
+    except NoColumnsError:
+        return found
+    encoded = fitted.transform(frame)
+    if fitted is not encoder:
+        fitted.fit_beside(found.x[training], encoded[training])
+    return replace(found, x=fitted.join(found.x, encoded), encoder=fitted)
+
+
+def _as_numbers(x: Any, source: TableSource) -> npt.NDArray[Any]:
+    return as_inputs(x, "given", torch.float64 if source.exact else None).numpy()
+
+
+def _from_columns(source: TableSource, table: LabelTable) -> Examples:
+    """The examples of a table with columns of features, which an encoder makes numbers if need be.
+
+    An encoder that is not fitted learns from the rows to train on.
+    """
+    encoder = source.encoder
+    if encoder is not None:
+        fitted = hasattr(encoder, "columns_")
+        asked = fitted or encoder.kinds or encoder.numbers != "scaled"
+        frame = _frame(table) if asked else table.frame
+        if frame is not None:
+            if not fitted:
+                encoder = clone(encoder).fit(frame[_rows_to_train_on(table)])
+            table = replace(table, feature_names=tuple(encoder.columns_))
+            return Examples(table, encoder.transform(frame), [], encoder=encoder)
     if table.features is None:
         raise InputError(
             f"{source.table} has no columns of numbers to train on: give --images DIR or "
             "--features FILE, or add columns of features."
         )
-    return Examples(table, as_inputs(table.features, "table's", kind).numpy(), [])
-
-
-def _encoded(table: LabelTable, encoder: ColumnEncoder) -> Examples | None:
-    """The examples of a table with columns of any kind; None if they are plain numbers.
-
-    An encoder that is not fitted learns from the rows to train on.
-    """
-    fitted = hasattr(encoder, "columns_")
-    asked = fitted or encoder.kinds or encoder.numbers != "scaled"
-    frame = _frame(table) if asked else table.frame
-    if frame is None:
-        return None
-    if not fitted:
-        encoder = clone(encoder).fit(frame[_rows_to_train_on(table)])
-    table = replace(table, feature_names=tuple(encoder.columns_))
-    return Examples(table, encoder.transform(frame), [], encoder=encoder)
-
-
-def _joined(found: Examples, encoder: ColumnEncoder | None) -> Examples:
-    """The examples with the columns of their table beside their features, if it has any."""
-    frame = found.table.frame
-    if frame is None or encoder is None:
-        return found
-    training = _rows_to_train_on(found.table)
-    fitted = hasattr(encoder, "columns_")
-    try:
-        encoder = encoder if fitted else clone(encoder).fit(frame[training])
-    except NoColumnsError:
-        return found
-    encoded = encoder.transform(frame)
-    if not fitted:
-        encoder.fit_beside(found.x[training], encoded[training])
-    return replace(found, x=encoder.join(found.x, encoded), encoder=encoder)
+    return Examples(table, _as_numbers(table.features, source), [])
 
 
 def _frame(table: LabelTable) -> Any:
@@ -301,3 +296,120 @@ def _with_pictures(
         found = stored_pictures(images, paths, preprocessing, **how)
         x, kept, problems = found.images, found.kept, found.problems
     return Examples(table.select(kept) if problems else table, x, problems)
+
+
+# ---- features in another file ------------------------------------------------------------------
+
+
+def is_array(path: Path | None) -> bool:
+    """Whether a file of features is an array, which has neither ids nor column names."""
+    return path is not None and path.suffix.lower() in ARRAY_SUFFIXES
+
+
+def _features_of_rows(
+    source: TableSource, path: Path, table: LabelTable
+) -> tuple[npt.NDArray[Any], LabelTable]:
+    """The features in a file, in the order of a table, which gets their names and notes."""
+    has_ids = bool({"id", "path", "task"} & table.columns.keys()) or is_tool_file(source.table)
+    if path.suffix.lower() in READABLE:
+        other = _read_feature_table(path, source, table)
+        x: Any = other.features
+        names: Names = {"id": other.ids.tolist()} if {"id", "path"} & other.columns.keys() else {}
+        notes = (*table.notes, *other.notes)
+        table = replace(table, feature_names=other.feature_names, left_out=other.left_out)
+        table = replace(table, notes=notes)
+        if has_ids and not names:
+            problem = f"{path} has no column {shown(Reading.id)} to join the features by"
+            raise InputError(f"{problem}: add it, with the ids of the table.")
+    else:
+        x, names = _read_feature_array(path)
+        names = names if has_ids else {}
+    if names:
+        return x[_rows_of_examples(path, names, table)], table
+    if len(x) != len(table):
+        raise InputError(
+            f"{path} has {counted(len(x), 'row')}, but the table has "
+            f"{counted(len(table), 'example')}: give one row per example, in the same order."
+        )
+    note = f"{source.table} has no ids, so the rows of {path} are taken in its order."
+    if has_ids:
+        note = f"{path} has no ids, so its rows are taken in the order of {source.table}."
+    return x, replace(table, notes=(*table.notes, note))
+
+
+def _read_feature_table(path: Path, source: TableSource, table: LabelTable) -> LabelTable:
+    present, reading = open_table(path).names, source.reading
+    ids = (reading.id, table.columns.get("task"), Reading.id)
+    how = Reading(
+        id=next((name for name in ids if name in present), reading.id),
+        features=reading.features,
+        ignore=reading.ignore,
+        # These are no features there, too.
+        group=reading.group if reading.group in present else None,
+        label=reading.label if reading.label in present else None,
+    )
+    other = read_table(path, how, needs_candidates=False, exact=source.exact)
+    if other.features is None:
+        raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
+    return other
+
+
+def _rows_of_examples(path: Path, names: Names, table: LabelTable) -> npt.NDArray[np.int64]:
+    """The row of each example in a file of features.
+
+    Rows are found by whichever of their ids and paths are those of the most examples.
+    """
+    best, twice = np.full(len(table), -1, dtype=np.int64), None
+    for what, of_rows in names.items():
+        written = [id_key(name) for name in of_rows]
+        place = {name: i for i, name in reversed(list(enumerate(written)))}
+        for own in (table.ids, table.paths):
+            known = [] if own is None else own.tolist()
+            rows = np.asarray([place.get(id_key(name), -1) for name in known], dtype=np.int64)
+            if (rows >= 0).sum() > (best >= 0).sum():
+                best = rows
+                # Rows with the same path have the same picture.
+                repeated = (name for i, name in enumerate(written) if place[name] != i)
+                twice = next(repeated, None) if what == "id" else None
+    if twice is not None:
+        raise InputError(f"{path} has several rows with the id {shown(twice)}: keep one of them.")
+    missing = np.flatnonzero(best < 0)
+    if len(missing):
+        few = format_names([str(table.ids[i]) for i in missing])
+        raise InputError(
+            f"{path} lacks the features of {len(missing)} of {len(table)} examples ({few}): add "
+            "rows with these ids, or drop the examples."
+        )
+    return best
+
+
+def _read_feature_array(path: Path) -> tuple[npt.NDArray[Any], Names]:
+    """An array of features, and the names of its rows, if they are known."""
+    if not is_array(path):
+        suffixes = ", ".join(READABLE)
+        raise InputError(f"Features are read from .npy, .npz, {suffixes}, not from {path.name}.")
+    found: Sequence[str] = ()
+
+    def choose(names: Sequence[str]) -> str:
+        nonlocal found
+        found, others = names, [name for name in names if name != IDS]
+        if len(others) != 1 and "features" not in names:
+            problem = f"{path} holds the arrays {format_names(names)}"
+            raise InputError(f"{problem}: call the one to train on 'features'.")
+        return "features" if "features" in names else others[0]
+
+    array = read_array(path, choose)
+    if array.ndim != 2:
+        raise InputError(
+            f"The array in {path} has shape {array.shape}: it must have one row per example and "
+            "one column per feature."
+        )
+    if IDS not in found:
+        return array, read_picture_names(path, len(array))
+    ids = read_array(path, lambda _: IDS)
+    if ids.shape != array.shape[:1]:
+        raise InputError(
+            f"{path} has {counted(len(array), 'row')} of features, but ids of shape {ids.shape}: "
+            "give one id per row."
+        )
+    return array, {"id": [str(name) for name in ids.tolist()]}

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from ltpll.backbones.stored import save_backbone
-from ltpll.cleaning.cleaning_job import CleaningJob
-from ltpll.cleaning.committee_job import CommitteeJob
+from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
+from ltpll.cleaning.results import CleanedTable, Shares
 from ltpll.cleaning.settings import KINDS, TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
@@ -21,12 +21,14 @@ from ltpll.cleaning.stored_tables import (
     store_probabilities,
     store_tables,
 )
+from ltpll.errors import InputError
 from ltpll.estimator import SCALED
+from ltpll.formatting import counted
 from ltpll.missing_share import NEVER
-from ltpll.runs.checksums import damaged_files
 from ltpll.runs.recording import begin_run, locked_for_training
-from ltpll.runs.run import Record, Run
+from ltpll.runs.run import Record, Run, damaged_files
 from ltpll.runs.run_files import RunFile
+from ltpll.tables.columns import id_key
 from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.checkpoint import write_checkpoint
 
@@ -106,13 +108,10 @@ def train_table_run(
         device: "cpu", "cuda" or "auto".
         on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
         threads: The number of threads on a CPU, or "auto".
-        progress: Reports the progress of all trainings: those of a comparison, the one on all rows
-            and those of the folds.
+        progress: Reports the progress of all training runs.
         callbacks: Further callbacks of the training on all rows.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work
-            and the machine.
-        on_choice: Called before training with the sentence in which the rebalancer says what it
-            chose, if it chose something.
+        workers: How many folds are trained in parallel on a CPU; None decides.
+        on_choice: Called with each sentence about what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -130,18 +129,12 @@ def train_table_run(
         60
     """
     # Everything is checked before the folder exists.
-    job: CleaningJob | CommitteeJob
-    scaled = examples.encoder is not None and settings.views == "auto"
-    if run.config.get("learner") == "committee":
-        classifier: Any = settings.committee(device, threads)
-        classifier.set_params(views=SCALED if scaled else "auto")
-        job = CommitteeJob(classifier, examples, workers=workers, progress=progress)
-    else:
-        classifier = settings.classifier(device, on_nan, threads)
-        if scaled:
-            classifier.set_params(views=SCALED)
-        how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-        job = CleaningJob(classifier, examples, **how, progress=progress)
+    is_committee = run.config.get("learner") == "committee"
+    classifier = settings.classifier(device, on_nan, threads, committee=is_committee)
+    if examples.encoder is not None and settings.views == "auto":
+        classifier.set_params(views=SCALED)
+    how: dict[str, Any] = {"folds": settings.folds, "workers": workers, "progress": progress}
+    job = cleaning_job(classifier, examples, **how)
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:
@@ -165,21 +158,13 @@ def train_table_run(
             write_checkpoint(folder / RunFile.COLUMNS, tensors, values)
         run.finish(
             {
-                **job.conditions(run),
                 **found.facts,
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
-                **texts_cut(examples.encoder),
             }
         )
         for path in RunFile.MEMBERS.found_in(folder):
             path.unlink()
-
-
-def texts_cut(encoder: Any) -> Record:
-    """The number of texts that were not read to their end, in the record of a run, if any."""
-    n = getattr(encoder, "n_cut", 0)
-    return {"texts_cut": n} if n else {}
 
 
 def _described(source: TableSource, examples: Examples) -> Record:
@@ -198,7 +183,6 @@ def _described(source: TableSource, examples: Examples) -> Record:
             for name, value in reading.items()
         },
         "feature_names": list(examples.table.feature_names),
-        "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
     }
     if backbone is not None:
         record["backbone"] = {"name": backbone.name, "fingerprint": backbone.fingerprint()}
@@ -209,3 +193,61 @@ def _described(source: TableSource, examples: Examples) -> Record:
         named = {kind: [name for name, own in kinds.items() if own == kind] for kind in KINDS}
         record["columns"] = {**named, "numbers": examples.encoder.numbers}
     return record
+
+
+# ---- starting from an earlier run ---------------------------------------------------------------
+
+TRUST = 0.5  # of two candidates, one that the run was sure of starts with three times the target
+
+
+def candidate_shares(run: CleanedTable) -> Shares:
+    """The share of each candidate in its set, as far as a run has stored it, and equal otherwise."""
+    found, owners, sizes = run.labels, run.owners, run.sizes
+    label = np.clip(found.confidence / np.maximum(1 - found.suspicion, 1e-6), 0, 1)
+    other = np.clip(label - found.margin, 0, 1 - label)
+    runner_up = np.where(found.runner_up == found.label, 0, other)
+    rest = np.clip(1 - label - runner_up, 0, 1) / np.maximum(sizes - 2, 1)
+    shares = np.where(run.candidates == found.runner_up[owners], runner_up[owners], rest[owners])
+    shares = np.where(run.candidates == found.label[owners], label[owners], shares)
+    return shares.astype(np.float32)
+
+
+def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -> Examples:
+    """Let training start from the labels of an earlier run on the same table.
+
+    The first targets are a mixture of the candidates' weights, with the share `1 - trust`, and of
+    the earlier run's shares. They are not evidence, which would count in every refinement, so that
+    training can still overrule an earlier label. Reviewed rows, and rows that the earlier run does
+    not have, start from their weights. Folds start from scratch, so that no row is judged by what
+    was learned from it.
+
+    Raises:
+        InputError: The run has none of the examples, or other classes.
+    """
+    sets = examples.candidates
+    advice = "give a run on this table, or leave --start-from out"
+    if [str(name) for name in sets.classes] != run.record["classes"]:
+        raise InputError(
+            f"The earlier run (--start-from) has other classes than the table: {advice}."
+        )
+    place = {id_key(name): i for i, name in enumerate(run.ids.tolist())}
+    rows = np.asarray([place.get(id_key(name), -1) for name in examples.table.ids.tolist()])
+    if (rows < 0).all():
+        all_rows = f"the {counted(len(rows), 'example')} of the table"
+        raise InputError(f"The earlier run (--start-from) has none of {all_rows}: {advice}.")
+    if examples.table.reviewed is not None:
+        rows[examples.table.reviewed] = -1
+    n, sizes = len(run.classes), sets.sizes.numpy()
+    owners, labels = np.repeat(np.arange(len(sets)), sizes), sets.labels.numpy().astype(np.int64)
+    # Candidates are found by row and class in the sorted ones of the earlier run, if they are
+    # there.
+    known = run.owners * n + run.candidates
+    order = np.argsort(known)
+    sought = rows[owners] * n + labels
+    at = order[np.minimum(np.searchsorted(known[order], sought), len(order) - 1)]
+    shares = np.where(known[at] == sought, candidate_shares(run)[at], 0)
+    given = 1 / sizes[owners] if sets.weights is None else sets.weights.numpy()
+    total = np.bincount(owners, weights=shares, minlength=len(sets))[owners]
+    part = np.where((rows[owners] >= 0) & (total > 0), trust, 0.0)
+    mixed = (1 - part) * given + part * shares / np.maximum(total, 1e-12)
+    return replace(examples, start=mixed.astype(np.float32))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ import torch
 from ltpll.backbones import Backbone, Embedder, Preprocessing
 from ltpll.backbones.onnx_encoder import trusted_session
 from ltpll.backbones.stored import load_backbone
-from ltpll.cleaning.dataset import Examples, TableSource
-from ltpll.cleaning.feature_files import is_array
+from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder
 from ltpll.committee import Committee
@@ -24,16 +22,13 @@ from ltpll.convert.json_formats import OPTIONS, is_tool_file, json_format
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
-from ltpll.runs.checksums import read_checked
-from ltpll.runs.run import Record
+from ltpll.runs.run import Record, read_checked
 from ltpll.runs.run_files import RunFile
 from ltpll.tables.opening import READABLE, is_pattern, open_table
 from ltpll.tables.reading import Reading
 from ltpll.training.checkpoint import read_checkpoint
 
 ANNOTATION = ("task", "worker", "annotation")
-LIMITS = ("excluded", "possible", "site")  # columns
-FILES = ("taxonomy", "possible_at")
 CHECKED = 64  # random inputs with which an exported model is checked
 
 
@@ -60,119 +55,80 @@ def source_for_new_table(
         trained = "The run was trained on a file of features"
         raise InputError(f"{trained}: give --features FILE with the features of the new examples.")
     was_json, is_json = (is_tool_file(Path(name)) for name in (before["table"], table))
-    read_before = _reading_of(before, was_json)
+    unknown = "The record of the run does not say how its table or its pictures were read"
+    try:
+        reading = Reading.of(before["reading"])
+        reading.check(is_json=was_json)
+        preprocessing = Preprocessing(max(before["side"], 1))
+        if before.get("preprocessing") is not None:
+            preprocessing = Preprocessing.from_record(before["preprocessing"])
+    except (TypeError, ValueError, AttributeError):
+        raise InputError(f"{unknown}: train it again with --fresh.") from None
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
         of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
         names_kept = [name for name in ("path", "control", "objects") if name in of_kind]
-        same: dict[str, Any] = {name: getattr(read_before, name) for name in names_kept}
-        read_before = replace(Reading(), **same)
+        same: dict[str, Any] = {name: getattr(reading, name) for name in names_kept}
+        reading = Reading(**same)
     names: Sequence[str] = ()
     if is_folder:
-        read_before, names = Reading(), ("path",)
+        reading, names = Reading(), ("path",)
     elif not is_json and (table.suffix.lower() in READABLE or is_pattern(table)):
-        read_before = replace(read_before, sheet=_sheet_of(table, read_before.sheet))
-        names = open_table(table, read_before.sheet).names
-    # New examples need neither candidate sets nor true labels; sets are of the run's classes.
+        try:
+            names = open_table(table, reading.sheet).names
+        except InputError:  # it has no sheet of this name: its only one is read
+            reading = replace(reading, sheet=None)
+            names = open_table(table).names
+    by_column = features is not None and not is_array(features)
+    by_id = by_column or (images is not None and reading.path not in names)
+    reading = replace(
+        _for_new_table(reading, names, by_id=by_id, by_path=images is not None),
+        classes=tuple(record["classes"]),
+        features=named if named and images is None and not is_array(features) else None,
+    )
+    how: dict[str, Any] = {"exact": before.get("exact") is True, "encoder": encoder}
+    backbone = stored_backbone(run, record)
+    return TableSource(table, reading, images, features, preprocessing, backbone, on_error, **how)
+
+
+def _for_new_table(before: Reading, names: Sequence[str], *, by_id: bool, by_path: bool) -> Reading:
+    """How a new table with these columns, if any, is read; it needs neither sets nor true labels.
+
+    Other files are looked up by ids or by paths, so that it needs these.
+    """
     changes: dict[str, Any] = {
-        "classes": tuple(record["classes"]),
-        "label": read_before.label if read_before.label in names else None,
-        "features": named if named and images is None and not is_array(features) else None,
         **dict.fromkeys(("group", "top_k", "mass")),
         **dict.fromkeys(("class_columns", "probability_columns"), ()),
-        **_set_limits(read_before, names),
+        **{
+            what: name if (name := getattr(before, what)) in names else None
+            for what in ("label", "excluded", "possible", "site")
+        },
     }
-    # Without all three columns of annotations, there is one row per example; tasks may be its ids.
-    if not all(getattr(read_before, name) in names for name in ANNOTATION):
-        if read_before.task in names and read_before.id not in names:
-            read_before = replace(read_before, id=read_before.task)
-        changes |= {
-            **dict.fromkeys(("annotators", *ANNOTATION)),
-            "vote_weights": Reading.vote_weights,
-        }
-    if names:
-        changes |= _optional_columns(read_before, names, images, features)
-    return TableSource(
-        table,
-        replace(read_before, **changes),
-        images,
-        features,
-        _preprocessing(before),
-        stored_backbone(run, record),
-        on_error,
-        exact=before.get("exact") is True,
-        encoder=encoder,
-    )
-
-
-def _sheet_of(table: Path, before: str | None) -> str | None:
-    """The sheet of this name if a new table has it; otherwise, its only sheet is read."""
-    with suppress(InputError):
-        open_table(table, before)
-        return before
-    return None
-
-
-def _reading_of(source: Record, is_json: bool) -> Reading:
-    """How the table of a run was read; a record that does not say it is refused."""
-    names = ("candidates", "separator", "id", "path", "split")
-    optional = ("label", "control", *ANNOTATION, *LIMITS, *FILES)
-    try:
-        reading = Reading.of(source["reading"])
-        reading.check(is_json=is_json)
-        valid = all(isinstance(getattr(reading, name), str) for name in names)
-        valid = valid and all(isinstance(getattr(reading, name), str | None) for name in optional)
-    except (TypeError, ValueError, AttributeError):
-        valid = False
-    if not valid:
-        unknown = "The record of the run does not say how its table was read"
-        raise InputError(f"{unknown}: train it again with --fresh.")
-    return reading
-
-
-def _optional_columns(
-    before: Reading, names: Sequence[str], images: Path | None, features: Path | None
-) -> dict[str, Any]:
-    """The columns that a new table may lack, if nothing is looked up by them.
-
-    Without ids, examples are called by their paths or row numbers.
-    """
-    found: dict[str, Any] = {"split": before.split if before.split in names else Reading.split}
-    if images is None and before.path not in names:
-        found["path"] = None
-    by_id = images is not None and before.path not in names
-    by_id |= features is not None and not is_array(features)
-    if not by_id and before.id not in names:
-        found["id"] = None
-    return found
-
-
-def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:
-    """What limits the sets of a new table, which needs neither the columns nor the files for it."""
-    limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
-    for what in FILES:
+    for what in ("taxonomy", "possible_at"):
         path = getattr(before, what)
-        limits[what] = path if path is not None and Path(path).is_file() else None
-    if before.taxonomy is not None and limits["taxonomy"] is None and before.candidates in names:
+        changes[what] = path if path is not None and Path(path).is_file() else None
+    if before.taxonomy != changes["taxonomy"] and before.candidates in names:
         raise InputError(
             "The candidate sets of the new table cannot be read, because the taxonomy "
             f"{before.taxonomy} of the run is gone: restore it, or drop the column of sets, which "
             "predictions do not need."
         )
-    if limits["site"] is None or limits["possible_at"] is None:
-        limits["site"] = limits["possible_at"] = None
-    return limits
-
-
-def _preprocessing(source: Record) -> Preprocessing:
-    """How the pictures of a run were scaled."""
-    if source.get("preprocessing") is None:
-        return Preprocessing(max(source["side"], 1))
-    try:
-        return Preprocessing.from_record(source["preprocessing"])
-    except (TypeError, ValueError, AttributeError):
-        unknown = "The record of the run does not say how its pictures were scaled"
-        raise InputError(f"{unknown}: train it again with --fresh.") from None
+    if changes["site"] is None or changes["possible_at"] is None:
+        changes["site"] = changes["possible_at"] = None
+    # Without all three columns of annotations, there is one row per example; tasks may be its ids.
+    if not all(getattr(before, name) in names for name in ANNOTATION):
+        if before.task in names and before.id not in names:
+            before = replace(before, id=before.task)
+        changes |= dict.fromkeys(("annotators", *ANNOTATION))
+        changes["vote_weights"] = Reading.vote_weights
+    # Without ids, examples are called by their paths or row numbers.
+    if names and before.split not in names:
+        changes["split"] = Reading.split
+    if names and not by_path and before.path not in names:
+        changes["path"] = None
+    if names and not by_id and before.id not in names:
+        changes["id"] = None
+    return replace(before, **changes)
 
 
 def stored_backbone(run: Path, record: Record) -> Backbone | None:
@@ -221,10 +177,6 @@ def prediction_columns(
         probabilities: Whether to add a column of probabilities for each class.
         device: "cpu", "cuda" or "auto".
         goal: "balanced" or "accuracy"; None for the goal of the run.
-
-    Returns:
-        Columns of equal length by name: label, confidence, runner-up and margin of every example,
-        and, if the examples have candidate sets, the likeliest candidate.
     """
     classifier = load_classifier(run, record, device)
     if goal is not None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ltpll.candidates import Candidates
 
 MOST_NAMED = 5  # classes that are not judged
-NOTED = 150  # examples of each kind whose pictures are stored for the report
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
@@ -52,15 +51,6 @@ class CleanedLabels:
         """Whether the set seems to lack the true label."""
         judged = self.judged & (self.outside >= 0)
         return flagged_sets(self.suspicion, judged, self.inside, self.false_discoveries)
-
-    def noteworthy(self) -> dict[str, Numbers]:
-        """The rows with the least certain labels and with the most suspicious sets, worst first."""
-        uncertain = np.argsort(self.margin, kind="stable")
-        suspicious = np.argsort(-self.suspicion, kind="stable")
-        return {
-            "uncertain": uncertain[self.label[uncertain] != self.runner_up[uncertain]][:NOTED],
-            "suspicious": suspicious[self.issue[suspicious]][:NOTED],
-        }
 
 
 STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
@@ -190,21 +180,28 @@ class CleanedTable:
         return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
 
 
-def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
-    """The candidate sets of a table, and the true labels if all of them are known."""
+def candidates_of(table: CleanedTable) -> Candidates:
+    """The candidate sets of a table."""
     from ltpll.candidates import Candidates  # imports torch, which reports do without
 
-    names, labels = tuple(table.classes.tolist()), table.true.tolist()
+    names = tuple(table.classes.tolist())
     sets = Candidates.from_flat(table.offsets, table.candidates, len(names), names)
-    known = all(label is not None for label in labels)
-    return sets.with_groups(table.groups), labels if known else None
+    return sets.with_groups(table.groups)
 
 
 # ---- what the judgement says -------------------------------------------------------------------
 
 
+def summary(table: CleanedTable) -> list[str]:
+    """Sentences about the labels: how many are wrong, which sets are flagged, what to trust."""
+    n, ambiguous = len(table.ids), int((table.sizes > 1).sum())
+    wrong = f"about {table.doubts.sum():,.0f} labels are expected to be wrong"
+    first = f"{n:,} examples, {ambiguous:,} of them ambiguous; {wrong}."
+    return [first, *verdicts(table), *findings(table)]
+
+
 def verdicts(table: CleanedTable) -> list[str]:
-    """Sentences about how far labels and flags can be trusted."""
+    """Sentences about how far labels can be trusted."""
     judgement, judged = table.judgement, table.labels.judged_by != "own"
     sentences = []
     if not judged.all():
@@ -232,7 +229,52 @@ def verdicts(table: CleanedTable) -> list[str]:
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
 
 
-def said_of_missing_labels(table: CleanedTable) -> str:
+def beats_guess(table: CleanedTable) -> bool | None:
+    """Whether the model beats a random guess, as in `verdicts`; None if nothing was judged."""
+    judgement, rows = table.judgement, int((table.labels.judged_by != "own").sum())
+    if not judgement:
+        return None
+    inside, known = judgement.get("ambiguous"), judgement.get("calibration", {}).get("ambiguous")
+    beats = _beats_chance(judgement["covering"], judgement["chance"], rows)
+    if inside is None or known is None:
+        return beats
+    return beats and _beats_chance(known["accuracy"], inside["guess"], known["rows"])
+
+
+def _beats_chance(share: float, chance: float, rows: int) -> bool:
+    """Whether a share is above chance by more than twice its standard error."""
+    return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
+
+
+def findings(table: CleanedTable) -> list[str]:
+    """Sentences about how labels were found, and which sets are flagged."""
+    cleaned, sentences = table.labels, []
+    if "committee" in table.record:
+        sentences.append(table.record["choice"])
+    if cut := table.record.get("texts_cut"):
+        sentences.append(f"{counted(cut, 'text')} {are(cut)} too long to be read to the end.")
+    if not (cleaned.judged_by != "own").any():
+        return sentences
+    said, issues = _said_of_missing_labels(table), int(cleaned.issue.sum())
+    if issues:
+        right = f"{1 - cleaned.suspicion[cleaned.issue].mean():.0%}"
+        flagged = (
+            f"{counted(issues, 'set')} may lack the true label ({issues / len(table.ids):.1%})"
+        )
+        sort = "sort by `suspicion`; `suggestion` has the likelier label."
+        sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
+    elif not said:
+        none = "No set is flagged: none is suspicious enough to say that it lacks the true label."
+        sentences.append(none)
+    if said:
+        sentences.append(said)
+    if unknown := table.judgement.get("not_judged"):
+        hold = f"The model cannot judge sets that hold {_named_classes(table.classes, unknown)}"
+        sentences.append(f"{hold}: none of them is flagged.")
+    return sentences
+
+
+def _said_of_missing_labels(table: CleanedTable) -> str:
     """A sentence about labels outside their sets, or how to allow them where they seem needed."""
     if table.truth_missing:
         share, n = f"{table.truth_missing:.1%} of the sets", int((~table.in_set).sum())
@@ -249,66 +291,14 @@ def said_of_missing_labels(table: CleanedTable) -> str:
     return f"{said}: with {table.setting('truth_missing', 'auto')}, labels can leave their sets."
 
 
-def _beats_chance(share: float, chance: float, rows: int) -> bool:
-    """Whether a share is above chance by more than twice its standard error."""
-    return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
-
-
-def beats_guess(table: CleanedTable) -> bool | None:
-    """Whether the model beats a random guess, as in `verdicts`; None if nothing was judged."""
-    judgement, rows = table.judgement, int((table.labels.judged_by != "own").sum())
-    if not judgement:
-        return None
-    shares = [(judgement["covering"], judgement["chance"], rows)]
-    known = judgement.get("calibration", {}).get("ambiguous")
-    if known is not None and judgement.get("ambiguous") is not None:
-        shares.append((known["accuracy"], judgement["ambiguous"]["guess"], known["rows"]))
-    return all(_beats_chance(*one) for one in shares)
-
-
-def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
-    """Classes with too few examples to judge their sets: name, examples, recovered examples."""
-    unknown = table.judgement.get("not_judged", [])
-    return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in unknown]
-
-
-def summary(table: CleanedTable) -> list[str]:
-    """Sentences about the labels: how many are wrong, which sets are flagged, what to trust."""
-    cleaned, n, unknown = table.labels, len(table.ids), not_judged(table)
-    ambiguous, issues = int((table.sizes > 1).sum()), int(cleaned.issue.sum())
-    wrong = f"about {table.doubts.sum():,.0f} labels are expected to be wrong"
-    sentences = [f"{n:,} examples, {ambiguous:,} of them ambiguous; {wrong}.", *verdicts(table)]
-    if "committee" in table.record:
-        sentences.append(table.record["choice"])
-    if cut := table.record.get("texts_cut"):
-        sentences.append(f"{counted(cut, 'text')} {are(cut)} too long to be read to the end.")
-    if not (cleaned.judged_by != "own").any():
-        return sentences
-    said = said_of_missing_labels(table)
-    if issues:
-        right = f"{1 - cleaned.suspicion[cleaned.issue].mean():.0%}"
-        flagged = f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%})"
-        sort = "sort by `suspicion`; `suggestion` has the likelier label."
-        sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
-    elif not said:
-        none = "No set is flagged: none is suspicious enough to say that it lacks the true label."
-        sentences.append(none)
-    if said:
-        sentences.append(said)
-    if unknown:
-        hold = f"The model cannot judge sets that hold {_named_classes(unknown)}"
-        sentences.append(f"{hold}: none of them is flagged.")
-    return sentences
-
-
-def _named_classes(classes: list[tuple[str, int, int]]) -> str:
+def _named_classes(names: npt.NDArray[Any], classes: list[tuple[int, int, int]]) -> str:
     """Classes that are not judged, all of them if they are few."""
     words = "the class " if len(classes) == 1 else f"one of {len(classes):,} classes: "
     if len(classes) > MOST_NAMED:
         words, classes = f"one of {len(classes):,} classes, such as ", classes[:1]
     return words + ", ".join(
-        f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
-        for name, examples, recovered in classes
+        f"{names[c]} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
+        for c, examples, recovered in classes
     )
 
 
@@ -423,33 +413,13 @@ def class_columns(table: CleanedTable) -> Columns:
 
 def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
     """For each class, the label most often chosen from sets that hold it, or −1, and how often."""
-    n = len(table.classes)
-    pairs, counts = confusion_pairs(table)
+    n, chosen = len(table.classes), table.labels.label[table.owners]
+    other = chosen != table.candidates
+    pairs, counts = np.unique(chosen[other] * n + table.candidates[other], return_counts=True)
     instead, times = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     order = np.argsort(counts, kind="stable")  # the last assignment, the largest count, remains
-    instead[pairs[order, 1]], times[pairs[order, 1]] = pairs[order, 0], counts[order]
+    instead[pairs[order] % n], times[pairs[order] % n] = pairs[order] // n, counts[order]
     return instead, times
-
-
-def true_shares(table: CleanedTable) -> list[float] | None:
-    """The true shares of the classes in the training rows; None unless all labels are known."""
-    labels = table.true[table.labels.judged_by != "held out"].tolist()
-    if not labels or any(label is None for label in labels):
-        return None
-    shares: list[float] = (np.bincount(labels, minlength=len(table.classes)) / len(labels)).tolist()
-    return shares
-
-
-def confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
-    """Pairs of a chosen label and another candidate, (pairs, 2), and the number of their sets."""
-    chosen = table.labels.label[table.owners]
-    other = chosen != table.candidates
-    return _counted_pairs(chosen[other], table.candidates[other], len(table.classes))
-
-
-def _counted_pairs(first: Numbers, second: Numbers, n_classes: int) -> tuple[Numbers, Numbers]:
-    keys, counts = np.unique(first * n_classes + second, return_counts=True)
-    return np.stack([keys // n_classes, keys % n_classes], axis=1), counts
 
 
 # ---- true labels -------------------------------------------------------------------------------
@@ -461,56 +431,6 @@ def known_truth(table: CleanedTable) -> tuple[Numbers, Numbers]:
     return rows, table.true[rows].astype(np.int64)
 
 
-def lack_truth(table: CleanedTable) -> Flags:
-    """Whether the set of each row of `known_truth` lacks the true label."""
-    rows, true = known_truth(table)
-    sought = np.full(len(table.ids), -1, dtype=np.int64)
-    sought[rows] = true
-    lacking = np.ones(len(table.ids), dtype=bool)
-    lacking[table.owners[table.candidates == sought[table.owners]]] = False
-    return lacking[rows]
-
-
-def true_confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
-    """Pairs of a true and a cleaned label, (pairs, 2), and the number of their rows."""
-    rows, true = known_truth(table)
-    return _counted_pairs(true, table.labels.label[rows], len(table.classes))
-
-
-class CalibrationInterval(NamedTuple):
-    """Rows whose confidences lie in the same tenth; the figures are NaN if there are none."""
-
-    rows: int
-    confidence: float  # the mean
-    accuracy: float
-
-
-def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInterval]]:
-    """Confidence against accuracy in ten intervals, over the rows of the record's calibration.
-
-    These rows have a known true label and were judged by classifiers that were not trained on them.
-
-    Returns:
-        Ten intervals for "all" such rows and for the "ambiguous" ones; empty without a calibration.
-    """
-    recorded = table.judgement.get("calibration") or {}
-    rows, true = known_truth(table)
-    judged = table.labels.judged_by[rows] != "own"
-    found = {}
-    for name, chosen in (("all", judged), ("ambiguous", judged & (table.sizes[rows] > 1))):
-        if name in recorded:
-            confidence = table.labels.confidence[rows[chosen]].astype(np.float64)
-            right = table.labels.label[rows[chosen]] == true[chosen]
-            place = np.clip((confidence * 10).astype(np.int64), 0, 9)
-            counts = np.bincount(place, minlength=10)
-            with np.errstate(invalid="ignore"):
-                mean_confidence = np.bincount(place, weights=confidence, minlength=10) / counts
-                accuracy = np.bincount(place, weights=right, minlength=10) / counts
-            columns = (counts.tolist(), mean_confidence.tolist(), accuracy.tolist())
-            found[name] = [CalibrationInterval(*one) for one in zip(*columns, strict=True)]
-    return found
-
-
 # ---- annotators --------------------------------------------------------------------------------
 
 
@@ -519,32 +439,71 @@ def annotator_columns(table: CleanedTable) -> Columns:
 
     The last column is NaN, an empty cell, for an annotator whose examples nobody else labelled.
     """
+    import pandas as pd
+
     assert table.votes is not None
-    rows, labels = table.votes.rows, table.votes.labels
-    names, who = np.unique(table.votes.annotators, return_inverse=True)
-    n, n_examples = len(names), len(table.ids)
+    votes = pd.DataFrame(dict(zip(("row", "annotator", "label"), table.votes, strict=True)))
+    votes["agrees"] = table.votes.labels == table.labels.label[table.votes.rows]
+    votes["shared"] = votes.groupby(["row", "label"])["label"].transform("size") > 1
     # Each pair of annotator and example counts once, however many labels were given.
-    pairs, at = np.unique(who * n_examples + rows, return_inverse=True)
-    annotator, example = pairs // n_examples, pairs % n_examples
-    agrees, shared = np.zeros(len(pairs), dtype=bool), np.zeros(len(pairs), dtype=bool)
-    np.logical_or.at(agrees, at, labels == table.labels.label[rows])
-    keys = rows * len(table.classes) + labels
-    _, same, votes = np.unique(keys, return_inverse=True, return_counts=True)
-    np.logical_or.at(shared, at, votes[same] > 1)
-    several = np.bincount(example, minlength=n_examples)[example] > 1  # others labelled it, too
-    own, others = annotator[several], shared[several]
-    examples = np.bincount(annotator, minlength=n)
-    with np.errstate(invalid="ignore"):
-        agreement = np.bincount(annotator, weights=agrees, minlength=n) / examples
-        shares = np.bincount(own, weights=others, minlength=n) / np.bincount(own, minlength=n)
+    pairs = votes.groupby(["annotator", "row"], as_index=False)[["agrees", "shared"]].any()
+    examples = pairs.groupby("annotator").size()
+    with_others = pairs[pairs.groupby("row")["row"].transform("size") > 1].groupby("annotator")
+    shared = with_others["shared"].mean().reindex(examples.index)
     return {
-        "annotator": names,
-        "examples": examples,
-        "labels": np.bincount(who, minlength=n),
-        "agreement": rounded_column(agreement),
-        "shared_with_others": rounded_column(shares),
+        "annotator": examples.index.to_numpy(),
+        "examples": examples.to_numpy(),
+        "labels": votes.groupby("annotator").size().to_numpy(),
+        "agreement": rounded_column(pairs.groupby("annotator")["agrees"].mean().to_numpy()),
+        "shared_with_others": rounded_column(shared.to_numpy()),
     }
 
 
 def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64).round(4)
+
+
+# ---- cleanlab -----------------------------------------------------------------------------------
+
+
+def cleanlab_columns(
+    table: CleanedTable, probabilities: Shares, separator: str | None = None
+) -> Columns:
+    """The columns of `Datalab.get_issues("label")`, one row per example.
+
+    The given label is the one that was chosen from the set, the predicted label the likeliest of
+    all classes by the `probabilities`, (rows, classes), from `read_probabilities`.
+    """
+    names = names_as_read(table)
+    return {
+        "id": table.ids,
+        "candidates": table.sets(separator),
+        "given_label": names[table.labels.label],
+        "predicted_label": names[probabilities.argmax(1)],
+        "is_label_issue": table.labels.issue,
+        "label_score": rounded_column(table.labels.confidence),
+    }
+
+
+def datalab_classes(table: CleanedTable) -> Numbers:
+    """The classes of the columns of `pred_probs` for Datalab: sorted, only those that rows have."""
+    given, names = np.unique(table.labels.label), names_as_read(table)
+    return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
+
+
+def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
+    """The names of the classes as pandas reads them: numbers if all of them are."""
+    try:
+        numbers = np.asarray([float(name) for name in table.classes])
+    except ValueError:
+        return table.classes
+    if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
+        return table.classes
+    return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers
+
+
+def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
+    """The probabilities of these classes, (rows, classes), so that each row sums to one."""
+    # A row may be certain of a class that is left out.
+    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
+    return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)

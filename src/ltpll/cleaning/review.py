@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +37,8 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
         >>> len(review_rows(table, 5))
         5
     """
+    import pandas as pd
+
     urgency = table.doubts
     may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
     if table.reviewed is not None:
@@ -46,25 +47,10 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     order = order[may_ask[order]]
     label, other = table.labels.label[order], alternatives(table)[order]
     pairs = np.minimum(label, other) * len(table.classes) + np.maximum(label, other)
-    crowded = occurrences(pairs) >= math.ceil(PAIR_SHARE * n)
+    crowded = pd.Series(pairs).groupby(pairs).cumcount().to_numpy() >= math.ceil(PAIR_SHARE * n)
     if table.groups is not None:
-        crowded |= occurrences(np.unique(table.groups[order], return_inverse=True)[1]) > 0
+        crowded |= pd.Series(table.groups[order]).duplicated().to_numpy()
     return np.asarray(order[np.argsort(crowded, kind="stable")][:n])
-
-
-def occurrences(values: Numbers) -> Numbers:
-    """How often each value has occurred before, in the order given.
-
-    Examples:
-        >>> occurrences(np.array([7, 7, 3, 7]))
-        array([0, 1, 0, 2])
-    """
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(np.diff(values[order], prepend=-1))
-    sizes = np.diff(np.append(starts, len(values)))
-    found = np.empty(len(values), dtype=np.int64)
-    found[order] = np.arange(len(values)) - np.repeat(starts, sizes)
-    return found
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
@@ -86,12 +72,6 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         table: A finished run on a table, from `read_cleaned`.
         rows: The rows to ask about, from `review_rows`.
         separator: The text between the candidates of a set; by default that of the user's table.
-
-    Returns:
-        Columns by name: `rank`, `id`, `path` if the table has paths, the text and some values of
-        the row under the names of their columns, `candidates`, `label`, `confidence`, `runner_up`,
-        `suggestion` (the likeliest class outside the set, if the set may lack the true label),
-        `why`, and `answer`, which is empty.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -120,9 +100,9 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     return columns | own
 
 
-def reasons(table: CleanedTable, rows: Numbers, show: Callable[[str], str] = str) -> list[str]:
-    """Why each row is asked about, in a few words; `show` formats the name of a class."""
-    names = [show(str(name)) for name in table.classes]
+def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
+    """Why each row is asked about, in a few words."""
+    names = table.classes.tolist()
     label, other, of_set = table.labels.label, alternatives(table), asks_about_set(table)
     issue, sizes = table.labels.issue, np.bincount(label, minlength=len(names))
     rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))

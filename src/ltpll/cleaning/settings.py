@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # so that the help of a command does not import torch
     from ltpll.estimator import PartialLabelClassifier
 
 KINDS = ("number", "category", "date", "text", "ignore")
-DEFAULT_PRIOR = "auto"
-PRIORS = (DEFAULT_PRIOR, "average", "sets")
+PRIORS = ("auto", "average", "sets")
 NOT_OF_CLASSIFIER = ("learner", "prior", "backbone", "finetune", "seed", "folds")
 # Settings that a committee decides by itself.
 OF_NETWORK = (
@@ -145,15 +144,6 @@ class TrainingSettings:
     folds: Annotated[int, NOT_NEGATIVE] = 5
     """Folds of the cross-validation that gives every row an out-of-fold prediction; 0 for none."""
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
-        """From plain values, as a file gives them.
-
-        Raises:
-            InputError: A name is unknown, or a value does not fit its setting.
-        """
-        return with_settings(cls, values)
-
     def check(self, classes: Iterable[Hashable]) -> None:
         """Refuse a setting that does not fit the classes or the other settings.
 
@@ -166,26 +156,25 @@ class TrainingSettings:
         from ltpll.tables.prior_files import check_prior
 
         check_types(self)
-        if self.finetune != "none" and self.backbone is None:
-            raise InputError(
-                "finetune needs a pretrained network: give a backbone, or leave it out."
-            )
-        if self.finetune != "none" and self.model != "auto":
-            problem = f"The network is either {self.model} or the fine-tuned backbone"
-            raise InputError(f"{problem}: leave model or finetune out.")
-        if self.prior == "auto":
-            return
-        if isinstance(self.prior, str) and self.prior not in PRIORS:
-            problem = f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}"
-            raise InputError(f"{problem}, or give the share of each class.")
-        if "prior" not in named_parameters(REBALANCERS[self.rebalancer]):
-            problem = f"The rebalancer {self.rebalancer!r} takes no prior"
-            raise InputError(f"{problem}: choose auto or anchor, or leave prior out.")
-        if METHODS[self.method].why_no_rebalancer:
-            problem = f"The method {self.method!r} cannot be rebalanced, so it takes no prior"
-            raise InputError(f"{problem}: leave prior out.")
-        if not isinstance(self.prior, str):
-            check_prior(self.prior, classes)
+        prior, takes_prior = self.prior, named_parameters(REBALANCERS[self.rebalancer])
+        problems = {
+            "finetune needs a pretrained network: give a backbone, or leave it out.": (
+                self.finetune != "none" and self.backbone is None
+            ),
+            f"The network is either {self.model} or the fine-tuned backbone: leave model or "
+            "finetune out.": self.finetune != "none" and self.model != "auto",
+            f"The prior is {shown(prior)}: choose {', '.join(PRIORS)}, or give the share of each "
+            "class.": isinstance(prior, str) and prior not in PRIORS,
+            f"The rebalancer {self.rebalancer!r} takes no prior: choose auto or anchor, or leave "
+            "prior out.": prior != "auto" and "prior" not in takes_prior,
+            f"The method {self.method!r} cannot be rebalanced, so it takes no prior: leave prior "
+            "out.": prior != "auto" and bool(METHODS[self.method].why_no_rebalancer),
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise InputError(problem)
+        if not isinstance(prior, str):
+            check_prior(prior, classes)
 
     def uses_committee(self, examples: Examples) -> bool:
         """Whether a committee is trained on these examples.
@@ -210,27 +199,24 @@ class TrainingSettings:
             raise InputError(f"No committee can be trained, because {against[0]}: {advice}.")
         return self.learner != "network" and not against
 
-    def committee(self, device: str, threads: int | str = "auto") -> Committee:
-        """A committee with these settings that is not trained yet."""
-        from ltpll.committee import Committee
-
-        return Committee(
-            folds=self.folds,
-            truth_missing=self.truth_missing,
-            goal=self.goal,
-            random_state=self.seed,
-            device=device,
-            threads=threads,
-        )
-
     def classifier(
-        self, device: str, on_nan: str, threads: int | str = "auto"
-    ) -> PartialLabelClassifier:
-        """An untrained classifier with these settings."""
+        self,
+        device: str,
+        on_nan: str = "stop",
+        threads: int | str = "auto",
+        *,
+        committee: bool = False,
+    ) -> PartialLabelClassifier | Committee:
+        """An untrained classifier or committee with these settings."""
         from ltpll.backbones import Backbone
+        from ltpll.committee import Committee
         from ltpll.estimator import PartialLabelClassifier
         from ltpll.models.finetune import FineTune
 
+        how: dict[str, Any] = {"device": device, "threads": threads, "random_state": self.seed}
+        if committee:
+            how |= {name: getattr(self, name) for name in ("folds", "truth_missing", "goal")}
+            return Committee(**how)
         parameters = {
             name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER
         }
@@ -241,8 +227,7 @@ class TrainingSettings:
         if self.prior != "auto":
             own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
             parameters["options"] = {**self.options, self.rebalancer: own}
-        how: dict[str, Any] = {"device": device, "on_nan": on_nan, "threads": threads}
-        return PartialLabelClassifier(**parameters, random_state=self.seed, **how)
+        return PartialLabelClassifier(**parameters, on_nan=on_nan, **how)
 
 
 @dataclass(frozen=True)
@@ -278,10 +263,8 @@ class TrainJob:
 
         source, config = record["source"], record["config"]
         values = {f"training.{name}": value for name, value in config.items()}
-        usual = TrainingSettings()
-        own = any(
-            config.get(name, one) != one for name, one in vars(usual).items() if name in OF_NETWORK
-        )
+        usual = vars(TrainingSettings())
+        own = any(config.get(name, usual[name]) != usual[name] for name in OF_NETWORK)
         alone = config.get("learner") != "committee" and not own
         values["training.learner"] = "network" if alone else "auto"
         values |= {f"data.{name}": source.get(name) for name in ("table", "images", "features")}
@@ -296,12 +279,13 @@ class TrainJob:
         meaningful = {name for names in OPTIONS.values() for name in names}
         is_json = is_tool_file(Path(source["table"]))
         for name, value in source.get("reading", {}).items():
-            usual = value == DEFAULT_COLUMNS.get(name) or name == "classes"
-            if not usual and (name in meaningful or not is_json):
+            found = value == DEFAULT_COLUMNS.get(name) or name == "classes"
+            if not found and (name in meaningful or not is_json):
                 values[f"table.{name}"] = value
         known = settings_of(cls)
-        given = {name: one for name, one in values.items() if name in known and one is not None}
-        return with_settings(cls, given)
+        return with_settings(
+            cls, {name: one for name, one in values.items() if name in known and one is not None}
+        )
 
     def words(self) -> list[str]:
         """The words of a command that repeats this job, besides its table and its run folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,12 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
-from ltpll.cleaning.shown_values import shown_values
 from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
-from ltpll.runs.checksums import checksums, read_checked, unreadable_run
-from ltpll.runs.run import Run
+from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
-from ltpll.runs.schema import Kind, is_whole_number
+from ltpll.runs.schema import Kind
+from ltpll.tables.columns import MISSING
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.writers import write_table
 
@@ -31,9 +31,16 @@ if TYPE_CHECKING:
     from ltpll.tables.label_table import LabelTable
 
 PICTURE_SIDE = 160
-DOUBTFUL_PICTURES = 40
+MOST_PICTURES, DOUBTFUL_PICTURES = 150, 40  # that are stored for the report
 SHOWN = "shown."  # before the names of the user's columns
 AFRESH = "train it again with --fresh"
+MOST_COLUMNS = 6
+MOST_NUMBERS = 20  # columns of numbers; where there are more, as in embeddings, none says much
+PROSE, LONG, SHORT = 40, 300, 60  # characters: on average, kept of one column, and of the others
+MOST_ROWS = 20_000
+# Line ends, characters that a terminal or a spreadsheet obeys, and those that reorder text.
+CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+ShownValues = dict[str, npt.NDArray[np.object_]]
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -80,11 +87,13 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 
     from ltpll.pictures.files import read_pictures
 
-    doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # to be reviewed
-    rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
+    flagged = np.flatnonzero(cleaned.issue)
+    flagged = flagged[np.argsort(-cleaned.suspicion[flagged], kind="stable")]
+    uncertain = np.argsort(cleaned.margin, kind="stable")
+    doubtful = np.argsort(cleaned.confidence, kind="stable")  # to be reviewed
+    chosen = flagged[:MOST_PICTURES], uncertain[:MOST_PICTURES], doubtful[:DOUBTFUL_PICTURES]
+    rows = np.unique(np.concatenate(chosen))
     paths = table.ids if table.paths is None else table.paths
-    if not len(rows):
-        return
     found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
     content = []
     for picture in found.images:
@@ -121,58 +130,92 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     target = FALSE_DISCOVERIES if false_discoveries is None else false_discoveries
     record, stored = Run.open(folder, Kind.TABLE).result(), checksums(folder)
     try:
-        found = _read_parquet(folder / RunFile.EXAMPLES).combine_chunks()
         votes = pictures = None
+        found = _read_parquet(folder / RunFile.EXAMPLES).combine_chunks()
         if RunFile.VOTES in stored:
-            parts = _read_parquet(folder / RunFile.VOTES).select(["row", "annotator", "label"])
-            votes = StoredVotes(*(part.to_numpy() for part in parts.columns))
+            votes = _read_parquet(folder / RunFile.VOTES)
         if RunFile.PICTURES in stored:
-            pictures = _read_parquet(folder / RunFile.PICTURES).to_pydict()
-
-        def column(name: str) -> Any:
-            return found.column(name).to_numpy()
-
-        def optional(name: str) -> Any:
-            known = name in found.column_names and found.column(name).null_count < len(found)
-            return column(name) if known else None
-
-        lists = found.column("candidates").combine_chunks()
-        table = CleanedTable(
-            record=record,
-            ids=column("id"),
-            paths=optional("path"),
-            splits=optional("split"),
-            offsets=np.asarray(lists.offsets).astype(np.int64),
-            candidates=lists.values.to_numpy().astype(np.int64),
-            true=np.asarray(found.column("true").to_pylist(), dtype=object),
-            labels=CleanedLabels(
-                **{name: column(name) for name in STORED}, false_discoveries=target
-            ),
-            votes=votes,
-            pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)) if pictures else {},
-            groups=optional("group"),
-            urls=optional("url"),
-            reviewed=optional("reviewed"),
-            shown={
-                name.removeprefix(SHOWN): column(name)
-                for name in found.column_names
-                if name.startswith(SHOWN)
-            },
-        )
-        _check_table(table)
+            pictures = _read_parquet(folder / RunFile.PICTURES)
+        return _as_cleaned_table(record, found, votes, pictures, target)
     except InputError:
         raise
     except Exception as error:  # pyarrow's, or those of columns with the wrong type
         raise unreadable_run(folder, f"it is damaged: {first_line(error)}", AFRESH) from None
-    return table
+
+
+def _as_cleaned_table(
+    record: Record, found: Any, votes: Any, pictures: Any, false_discoveries: float
+) -> CleanedTable:
+    """The tables of a run as arrays; ValueError if a column holds something else."""
+    n, n_classes = len(found), len(record["classes"])
+
+    def column(name: str, kind: str = "text") -> Any:
+        return _values(name, found.column(name), kind, n_classes, -1 if name == "outside" else 0)
+
+    def optional(name: str, kind: str = "text or null") -> Any:
+        known = name in found.column_names and found.column(name).null_count < n
+        return column(name, kind) if known else None
+
+    kinds = {"judged": "truth", "judged_by": "text"}
+    kinds |= dict.fromkeys(("confidence", "margin", "suspicion"), "share")
+    lists, true = found.column("candidates").combine_chunks(), found.column("true")
+    offsets = np.asarray(lists.offsets).astype(np.int64)
+    if not n or lists.null_count or offsets[0] or not (np.diff(offsets) > 0).all():
+        raise ValueError("its candidate sets do not match its rows")
+    _values("true", true.drop_null(), "number", n_classes)
+    shown = [name for name in found.column_names if name.startswith(SHOWN)]
+    jpegs: dict[int, bytes] = {}
+    if pictures is not None:
+        rows = _values("row", pictures.column("row"), "number", n)
+        jpeg = _values("jpeg", pictures.column("jpeg"), "bytes")
+        jpegs = dict(zip(rows.tolist(), jpeg.tolist(), strict=True))
+    return CleanedTable(
+        record=record,
+        ids=column("id"),
+        paths=optional("path"),
+        splits=optional("split"),
+        offsets=offsets,
+        candidates=_values("candidates", lists.values, "number", n_classes).astype(np.int64),
+        true=np.asarray(true.to_pylist(), dtype=object),
+        labels=CleanedLabels(
+            **{name: column(name, kinds.get(name, "number")) for name in STORED},
+            false_discoveries=false_discoveries,
+        ),
+        votes=None
+        if votes is None
+        else StoredVotes(
+            _values("row", votes.column("row"), "number", n),
+            _values("annotator", votes.column("annotator"), "text"),
+            _values("label", votes.column("label"), "number", n_classes),
+        ),
+        pictures=jpegs,
+        groups=optional("group"),
+        urls=optional("url"),
+        reviewed=optional("reviewed", "truth"),
+        shown={name.removeprefix(SHOWN): column(name, "text or null") for name in shown},
+    )
+
+
+def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> npt.NDArray[Any]:
+    """A column as an array of this kind; numbers are whole, and from `least` to below `end`."""
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if kind == "number":
+        within = not len(values) or least <= values.min() <= values.max() < end
+        valid = within and (values.dtype.kind == "i" or not len(values))
+    elif kind == "share":
+        valid = values.dtype.kind == "f" and bool(np.isfinite(values).all())
+    elif kind == "truth":
+        valid = values.dtype.kind == "b"
+    else:
+        types = {"text": str, "text or null": str | None, "bytes": bytes}[kind]
+        valid = all(isinstance(one, types) for one in values.tolist())
+    if not valid:
+        raise ValueError(f"its column {name} does not hold a {kind} of the run in every row")
+    return values
 
 
 def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
     """Read the probabilities of all classes, by classifiers that were not trained on the row.
-
-    Args:
-        folder: The run folder.
-        table: What `read_cleaned` returns for it.
 
     Returns:
         (rows, classes); each row sums to one, up to the rounding of the stored numbers.
@@ -190,8 +233,8 @@ def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.floa
     content = read_checked(folder / RunFile.PROBABILITIES)
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
-        _require(found.shape == (len(table.ids), len(table.classes)), "it has another shape")
-        _require(found.dtype.kind == "f", "it does not hold floats")
+        if found.shape != (len(table.ids), len(table.classes)) or found.dtype.kind != "f":
+            raise ValueError("it does not hold a probability of each row and class")
     except Exception as error:
         damaged = f"{RunFile.PROBABILITIES} is damaged: {first_line(error)}"
         raise unreadable_run(folder, damaged, AFRESH) from None
@@ -208,55 +251,49 @@ def _read_parquet(path: Path) -> Any:
     return pq.read_table(pa.BufferReader(content))
 
 
-# ---- checking ----------------------------------------------------------------------------------
+# ---- what people see ---------------------------------------------------------------------------
 
 
-def _check_table(table: CleanedTable) -> None:
-    """Raise ValueError if columns have different lengths, wrong types, or values out of range."""
-    n, n_classes, cleaned, votes = len(table.ids), len(table.classes), table.labels, table.votes
-    texts = [table.ids, table.paths, table.splits, table.groups, table.urls, cleaned.judged_by]
-    texts += table.shown.values()
-    columns = [*texts, table.true, table.reviewed, *(getattr(cleaned, name) for name in STORED)]
-    lengths = {len(column) for column in columns if column is not None}
-    _require(n > 0 and lengths == {n}, "its columns have different lengths")
-    fits = len(table.offsets) == n + 1 and table.offsets[0] == 0
-    fits = fits and table.offsets[-1] == len(table.candidates) and bool((table.sizes > 0).all())
-    _require(fits, "its candidate sets do not match its rows")
-    _check_range(table.candidates, 0, n_classes, "candidates")
-    for name in ("label", "runner_up", "inside", "outside"):
-        _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
-    for name in ("confidence", "margin", "suspicion"):
-        values = getattr(cleaned, name)
-        finite = values.dtype.kind == "f" and bool(np.isfinite(values).all())
-        _require(finite, f"its column {name} does not hold finite numbers")
-    for name, values in (("judged", cleaned.judged), ("reviewed", table.reviewed)):
-        truths = values is None or values.dtype.kind == "b"
-        _require(truths, f"its column {name} does not hold truth values")
-    known = [*table.ids.tolist(), *cleaned.judged_by.tolist()]
-    _require(all(isinstance(text, str) for text in known), "some examples have no id")
-    named = [text for column in texts if column is not None for text in column.tolist()]
-    _require(all(isinstance(text, str | None) for text in named), "some of its names are not text")
-    true = [label for label in table.true.tolist() if label is not None]
-    classes = all(is_whole_number(label) and 0 <= label < n_classes for label in true)
-    _require(classes, "its true labels are not classes")
-    if votes is not None:
-        _check_range(votes.rows, 0, n, "row")
-        _check_range(votes.labels, 0, n_classes, "label")
-        names = votes.annotators.tolist()
-        named_all = bool(names) and all(isinstance(name, str) for name in names)
-        _require(named_all, "its votes have no annotators")
-    for row, picture in table.pictures.items():
-        stored = is_whole_number(row) and isinstance(picture, bytes)
-        _require(stored, "its pictures are not stored as bytes")
+def shown_values(table: LabelTable, doubt: npt.NDArray[Any]) -> ShownValues:
+    """What people see of each row: its longest text and a few other values, as short texts.
+
+    Returns:
+        For each column, the longest text first, a text for each row; None where there is none. Of a
+        large table, the rows with the most doubt are shown.
+    """
+    import pandas as pd
+
+    frame = table.frame
+    if frame is None:
+        if table.features is None or len(table.feature_names) > MOST_NUMBERS:
+            return {}
+        frame = pd.DataFrame(table.features, columns=list(table.feature_names))
+    rows = np.argsort(-doubt, kind="stable")[:MOST_ROWS]
+    some = frame.iloc[rows]
+    numeric = {name for name, kind in some.dtypes.items() if pd.api.types.is_numeric_dtype(kind)}
+    columns = [one for one in some if len(numeric) <= MOST_NUMBERS or one not in numeric]
+    cells = {one: [_text(cell) for cell in some[one].tolist()] for one in columns}
+    lengths = {one: float(np.mean([len(text or "") for text in cells[one]])) for one in columns}
+    longest = max(lengths, key=lambda one: lengths[one], default=None)
+    order = sorted(columns, key=lambda one: one != longest or lengths[one] < PROSE)
+    found: ShownValues = {}
+    for one in order:
+        if len(found) == MOST_COLUMNS or len(set(cells[one])) == 1 < len(rows):
+            continue
+        most = LONG if one == longest else SHORT
+        texts = np.full(len(table), None, dtype=object)
+        texts[rows] = [_cut(text, most) for text in cells[one]]
+        found[_cut(CONTROLS.sub(" ", str(one)).strip(), SHORT) or "-"] = texts
+    return found
 
 
-def _check_range(values: npt.NDArray[Any], least: int, end: int, name: str) -> None:
-    whole = values.dtype.kind == "i"
-    fits = whole and (not len(values) or least <= int(values.min()) <= int(values.max()) < end)
-    range_of = f"whole numbers from {least} to {end - 1}"
-    _require(fits, f"its column {name} holds values that are not {range_of}")
+def _text(cell: Any) -> str | None:
+    """A cell on one line; None if it is missing."""
+    if isinstance(cell, float):
+        return f"{cell:.6g}" if np.isfinite(cell) else None
+    text = CONTROLS.sub(" ", str(cell)[: 2 * LONG]).strip()
+    return None if text.lower() in MISSING or text in ("NaT", "<NA>") else text
 
 
-def _require(valid: bool, problem: str) -> None:
-    if not valid:
-        raise ValueError(problem)
+def _cut(text: str | None, most: int) -> Any:
+    return text if text is None or len(text) <= most else f"{text[: most - 1]}…"

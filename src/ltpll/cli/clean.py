@@ -118,7 +118,7 @@ def _write_for_cleanlab(run: Path, cleaned: CleanedTable, out: Path, separator: 
 
     import numpy as np
 
-    from ltpll.cleaning.cleanlab_tables import (
+    from ltpll.cleaning.results import (
         cleanlab_columns,
         datalab_classes,
         names_as_read,

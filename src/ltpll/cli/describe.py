@@ -111,7 +111,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
     check_is_table_run(path, config, "data describe")
     table = read_cleaned(path if path.is_dir() else path.parent)
     true = [-1 if label is None else label for label in table.true.tolist()]
-    return LabelledSets(candidates_of(table)[0], np.asarray(true))
+    return LabelledSets(candidates_of(table), np.asarray(true))
 
 
 # ---- printing ------------------------------------------------------------------------------------

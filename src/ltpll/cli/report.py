@@ -31,9 +31,10 @@ def report(
     """Write a page of the classes and examples of a run on a table; it opens offline."""
     check_outputs(context, out, suffixes=PAGES, makes_folder=True)
     check_is_table_run(run, read_result(run)["config"], "report")
-    from ltpll.report.cleaning_page import page_contents, write_cleaning_page
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.report.cleaning_page import write_cleaning_page
 
-    write_cleaning_page(out, page_contents(run, title, false_discoveries))
+    write_cleaning_page(out, read_cleaned(run, false_discoveries), title)
     print_line(f"Report: {out.resolve()}")
 
 

@@ -154,7 +154,7 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
 
 def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
     """The examples with people's answers as their sets, and with targets to start from."""
-    from ltpll.cleaning.earlier_run import starting_from
+    from ltpll.cleaning.pipeline import starting_from
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.tables.reviewed import read_answers, with_answers
 

@@ -1,82 +1,71 @@
 // Shows and searches the examples; all text is inserted as text, never as markup.
 "use strict";
 (() => {
-  const { classes, examples, pictures } = JSON.parse(document.getElementById("data").textContent);
-  const [ID, CANDIDATES, LABEL, RUNNER_UP, CONFIDENCE, MARGIN, SUSPICION, SUGGESTION, TRUE, VOTES, , SHOWN, NUMBER] = Array(13).keys();
+  const { classes, examples } = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 20;
-  const cards = document.getElementById("cards");
-  const count = document.getElementById("found");
-  const more = document.getElementById("more");
-  const text = document.getElementById("text");
-  const kind = document.getElementById("kind");
-  const isFlagged = (one) => one[SUGGESTION] !== null;
-  const searchable = examples.map((one) =>
-    [one[ID], ...one[CANDIDATES].map((c) => classes[c]), isFlagged(one) ? classes[one[SUGGESTION]] : "", ...one[SHOWN].flat()].join(" ").toLowerCase());
+  const [cards, count, more, text, kind] = ["cards", "found", "more", "text", "kind"].map((id) => document.getElementById(id));
+  const isFlagged = (one) => one.suggestion !== null;
+  examples.forEach((one, number) => {
+    one.number = number;
+    const labels = isFlagged(one) ? [...one.candidates, one.suggestion] : one.candidates;
+    one.words = [one.id, ...labels.map((c) => classes[c]), ...one.shown.flat()].join(" ").toLowerCase();
+  });
   const percent = (value) => `${(100 * value).toFixed(1).replace("-", "−")}%`;
 
-  const element = (name, className, content) => {
+  const element = (name, className, ...content) => {
     const made = document.createElement(name);
     if (className) made.className = className;
-    if (content !== undefined) made.textContent = content;
+    made.append(...content);
     return made;
   };
 
   // Text of the user, which may be written from right to left, stays by itself.
-  const name = (text) => element("bdi", "", text);
+  const bdi = (text) => element("bdi", "", text);
 
   const card = (one) => {
     const made = element("article", "card");
-    const picture = pictures[one[NUMBER]];
-    if (picture) {
+    if (one.picture) {
       const image = element("img");
-      image.src = picture;
-      image.alt = `Picture of ${one[ID]}`;
+      image.src = one.picture;
+      image.alt = `Picture of ${one.id}`;
       image.loading = "lazy";
       made.append(image);
     }
-    made.append(element("div", "id", one[ID]));
-    if (one[SHOWN].length) made.append(element("p", "shown"));
-    for (const [column, value] of one[SHOWN]) {
-      const part = element("span");
-      part.append(element("b", "", column), " ", name(value));
-      made.lastChild.append(part);
+    made.append(element("div", "id", one.id));
+    if (one.shown.length) {
+      const columns = one.shown.map(([column, value]) => element("span", "", element("b", "", column), " ", bdi(value)));
+      made.append(element("p", "shown", ...columns));
     }
-    const chips = element("div", "chips");
-    const votes = new Map(one[VOTES] ?? []);
+    if (one.review) made.append(element("p", "why", bdi(one.review[1])));
+    const votes = new Map(one.votes);
     const chip = (c, className, mark = "") => {
-      const made = element("span", className);
-      made.append(name(classes[c]), mark);
+      const made = element("span", className, bdi(classes[c]), mark);
       if (votes.has(c)) made.append(" ", element("span", "votes", votes.get(c) === 1 ? "1 vote" : `${votes.get(c)} votes`));
       return made;
     };
-    const order = [...one[CANDIDATES]].sort((a, b) => (b === one[LABEL]) - (a === one[LABEL]));
-    for (const c of order) chips.append(chip(c, c === one[LABEL] ? "chip chosen" : "chip"));
-    if (!one[CANDIDATES].includes(one[LABEL])) chips.append(chip(one[LABEL], "chip chosen outside"));
-    if (isFlagged(one) && one[SUGGESTION] !== one[LABEL]) chips.append(chip(one[SUGGESTION], "chip outside", "?"));
-    made.append(chips);
-    const ambiguous = one[CANDIDATES].length > 1;
-    const figures = [`confidence ${percent(one[CONFIDENCE])}`];
-    if (ambiguous) figures.push(`margin ${percent(one[MARGIN])}`);
-    if (one[SUSPICION] !== null) figures.push(`suspicion ${percent(one[SUSPICION])}`);
-    const numbers = element("p", "numbers");
-    figures.forEach((figure, i) => numbers.append(i ? " · " : "", element("span", "", figure)));
-    made.append(numbers);
-    const lines = [];
-    if (ambiguous && one[MARGIN] < 0) lines.push(["out of fold, ", name(classes[one[RUNNER_UP]]), " is likelier"]);
-    const others = [...votes.keys()].filter((c) => !one[CANDIDATES].includes(c) && c !== one[SUGGESTION] && c !== one[LABEL]);
-    if (others.length) lines.push(["votes outside the set: ", ...others.flatMap((c, i) => [i ? ", " : "", name(classes[c]), ` ${votes.get(c)}`])]);
-    if (one[TRUE] !== null) lines.push(["true label: ", name(classes[one[TRUE]]), one[TRUE] === one[LABEL] ? " ✓" : ""]);
-    for (const line of lines) {
-      made.append(element("p", "numbers"));
-      made.lastChild.append(...line);
-    }
+    const order = [...one.candidates].sort((a, b) => (b === one.label) - (a === one.label));
+    const chips = order.map((c) => chip(c, c === one.label ? "chip chosen" : "chip"));
+    if (!one.candidates.includes(one.label)) chips.push(chip(one.label, "chip chosen outside"));
+    if (isFlagged(one) && one.suggestion !== one.label) chips.push(chip(one.suggestion, "chip outside", "?"));
+    made.append(element("div", "chips", ...chips));
+    const ambiguous = one.candidates.length > 1;
+    const figures = [`confidence ${percent(one.confidence)}`];
+    if (ambiguous) figures.push(`margin ${percent(one.margin)}`);
+    if (one.judged) figures.push(`suspicion ${percent(one.suspicion)}`);
+    const lines = [figures.flatMap((figure, i) => [i ? " · " : "", element("span", "", figure)])];
+    if (ambiguous && one.margin < 0) lines.push(["out of fold, ", bdi(classes[one.runner_up]), " is likelier"]);
+    const others = one.votes.filter(([c]) => ![...one.candidates, one.suggestion, one.label].includes(c));
+    if (others.length) lines.push(["votes outside the set: ", ...others.flatMap(([c, n], i) => [i ? ", " : "", bdi(classes[c]), ` ${n}`])]);
+    if (one.true !== null) lines.push(["true label: ", bdi(classes[one.true]), one.true === one.label ? " ✓" : ""]);
+    made.append(...lines.map((line) => element("p", "numbers", ...line)));
     return made;
   };
 
   const KINDS = {
-    suspicious: [isFlagged, (a, b) => b[SUSPICION] - a[SUSPICION]],
-    uncertain: [(one) => one[CANDIDATES].length > 1, (a, b) => a[MARGIN] - b[MARGIN]],
-    all: [() => true, (a, b) => a[NUMBER] - b[NUMBER]],
+    review: [(one) => one.review, (a, b) => a.review[0] - b.review[0]],
+    suspicious: [isFlagged, (a, b) => b.suspicion - a.suspicion],
+    uncertain: [(one) => one.candidates.length > 1, (a, b) => a.margin - b.margin],
+    all: [() => true, (a, b) => a.number - b.number],
   };
   let found = [];
   let shown = 0;
@@ -91,13 +80,13 @@
   const search = () => {
     const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
     const [fits, order] = KINDS[kind.value];
-    found = examples.filter((one) => fits(one) && words.every((word) => searchable[one[NUMBER]].includes(word))).sort(order);
+    found = examples.filter((one) => fits(one) && words.every((word) => one.words.includes(word))).sort(order);
     cards.replaceChildren();
     shown = 0;
     showMore();
   };
 
-  if (!examples.some(KINDS.suspicious[0])) kind.value = "uncertain";
+  if (!examples.some(KINDS.review[0])) kind.value = "all";
   text.addEventListener("input", search);
   kind.addEventListener("change", search);
   more.addEventListener("click", showMore);

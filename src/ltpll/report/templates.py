@@ -64,11 +64,6 @@ def percent(share: float) -> str:
     return "–" if share != share else f"{share:.1%}"  # NaN
 
 
-def compact_count(n: int) -> str:
-    """A count that fits below a bar: 950, 12k, 3M."""
-    return str(n) if n < 1000 else f"{n / 1000:.0f}k" if n < 999_500 else f"{n / 1_000_000:.0f}M"
-
-
 def render(
     template: str,
     *,
@@ -111,8 +106,7 @@ def _compiled(name: str, package: str) -> Any:
         lstrip_blocks=True,
         finalize=lambda value: without_bidi_controls(value) if type(value) is str else value,
     )
-    engine.filters |= {"bdi": bdi, "jpeg_url": jpeg_url, "percent": percent}
-    engine.filters |= {"compact_count": compact_count, "number": "{:,}".format}
+    engine.filters |= {"bdi": bdi, "percent": percent, "number": "{:,}".format}
     return engine.get_template(name)
 
 

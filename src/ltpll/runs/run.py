@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,12 @@ from ltpll.files import (
     remove_leftovers,
     write_atomically,
 )
-from ltpll.formatting import command
-from ltpll.runs.checksums import checksums, damaged_files, marker_text, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run, record_problem
 from ltpll.runs.schema import Record as Record
 
 FORMAT = "ltpll-run-1"
+_SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,8 @@ class Run:
         config = _read_config(folder)
         found = kind_of_run(config)
         if kind is not None and found is not kind:
-            of_table = "that `ltpll train TABLE --out RUN` wrote"
-            wanted = f"give a folder {of_table if kind is Kind.TABLE else f'of {kind}'}"
             other = f"it is {found or 'a run of another kind'}, not {kind}"
-            raise unreadable_run(folder, other, wanted)
+            raise unreadable_run(folder, other, f"give the folder of {kind}")
         place = folder if folder.name not in ("", "..") else folder.resolve()
         return cls(place.parent, config, "" if place.name == config_hash(config) else place.name)
 
@@ -103,16 +101,10 @@ class Run:
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
     def reopen_if_damaged(self) -> list[str]:
-        """Make a finished run that has missing or damaged files unfinished, to be trained again.
+        """Make a finished run that has missing or damaged files unfinished, and name these files.
 
         Damaged files are deleted. If the log is damaged, which no other file can replace, the whole
         run is deleted.
-
-        Returns:
-            The names of these files; empty if all are intact or the run is not finished.
-
-        Raises:
-            BusyError: Another process is training the run.
         """
         if not damaged_files(self.folder):
             return []
@@ -174,38 +166,21 @@ class Run:
         except (OSError, ValueError) as error:
             damaged = f"its config.json is damaged: {first_line(error)}"
             raise unreadable_run(folder, damaged, "give another folder") from None
-        kind = self.config.get("experiment")
-        if not isinstance(before, dict) or before.get("experiment") != kind:
+        if not isinstance(before, dict) or kind_of_run(before) is not kind_of_run(self.config):
             other = f"The folder {folder} contains a run of another kind"
             raise InputError(f"{other}: give another folder.")
-        if afresh or self._untrained():
-            return
         names = sorted({*before, *self.config})
         differing = [name for name in names if before.get(name) != self.config.get(name)]
-        if differing == ["goal"] and self.done and kind == "own":
-            how = ("NEW.csv", "--out", "predictions.csv", "--goal", self.config["goal"])
-            raise InputError(
-                f"The run in {folder} differs only in the goal, which needs no new training: "
-                f"predict with {command('ltpll', 'predict', folder, *how)}, or train again in "
-                "another folder, or here with --fresh."
-            )
-        if differing:
+        if differing and not afresh and not self._untrained():
             raise InputError(
                 f"The run in {folder} was started with other settings or data (different: "
                 f"{', '.join(differing)}): give another folder, or --fresh to train it from the "
-                "start."
+                "start. Only another goal needs no new training: `ltpll predict --goal`."
             )
 
     def stored_config(self) -> Any:
         """The config in the folder, which may be that of another run, or damaged."""
         return parse_json((self.folder / RunFile.CONFIG).read_bytes())
-
-    def _has_begun(self) -> bool:
-        """Whether the folder holds the config of this very run."""
-        try:
-            return bool(self.stored_config() == self.config)
-        except (OSError, ValueError):
-            return False
 
     def _untrained(self) -> bool:
         """Whether the folder holds only a config: the run failed before it had stored anything."""
@@ -231,8 +206,11 @@ class Run:
 
     def start(self) -> None:
         """Create the folder; of an interrupted attempt, finished parts of the same run are kept."""
+        before = None
+        with suppress(OSError, ValueError):
+            before = self.stored_config()
         with self._refusing_write_errors():
-            self.delete_run(keep_parts=self._has_begun())
+            self.delete_run(keep_parts=before == self.config)
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
             write_atomically(self.folder / RunFile.CONFIG, _as_json_lines(self.config))
 
@@ -262,36 +240,32 @@ class Run:
 
     def records(self) -> list[Record]:
         """The records logged so far, one per epoch."""
-        try:
-            return [_parse_log_line(line) for line in self._complete_lines()]
-        except (OSError, ValueError):
-            problem = f"The log {self._log_path} is missing or damaged"
-            raise InputError(f"{problem}: {self._start_over}.") from None
+        return self._logged()[1]
 
     def cut_log(self, n: int) -> None:
         """Cut the log back to its first n records; later epochs are trained again."""
-        lines = self._complete_lines() if self._log_path.exists() else []
-        try:
-            for line in lines[:n]:
-                _parse_log_line(line)
-        except ValueError:
-            raise InputError(f"The log {self._log_path} is damaged: {self._start_over}.") from None
-        if len(lines) < n:
-            found = f"The log {self._log_path} has {len(lines)} of the {n} epochs of its checkpoint"
-            raise InputError(f"{found}: {self._start_over}.")
+        lines = self._logged(n)[0]
         remove_leftovers(self.folder)
-        write_atomically(self._log_path, b"".join(lines[:n]))
+        write_atomically(self._log_path, b"".join(lines))
 
-    @property
-    def _start_over(self) -> str:
-        if self.name:
-            return "train the run from the start with --fresh"
-        return f"delete the folder {self.folder} and rerun the command"
-
-    def _complete_lines(self) -> list[bytes]:
-        """All complete lines; a process that died may have left part of one."""
-        lines = self._log_path.read_bytes().splitlines(keepends=True)
-        return [line for line in lines if line.endswith(b"\n")]
+    def _logged(self, n: int | None = None) -> tuple[list[bytes], list[Record]]:
+        """The first n complete lines, or all, as a process that died may have left part of one."""
+        try:
+            content = self._log_path.read_bytes() if self._log_path.exists() else b""
+            lines = content.splitlines(keepends=True)
+            lines = [line for line in lines if line.endswith(b"\n")][:n]
+            found = [parse_json(line) for line in lines]
+            if (n or 0) > len(found) or not all(isinstance(one, dict) for one in found):
+                raise ValueError
+        except (OSError, ValueError):
+            advice = f"delete the folder {self.folder} and rerun the command"
+            if self.name:
+                advice = "train the run from the start with --fresh"
+            problem = f"The log {self._log_path} is damaged or lacks epochs"
+            raise InputError(f"{problem}: {advice}.") from None
+        for record in found:
+            record.pop("crc32", None)  # written by version 0.2.0
+        return lines, found
 
     def epochs_logged(self) -> int:
         """How many epochs the log has records of."""
@@ -369,50 +343,40 @@ def _read_config(folder: Path) -> Record:
         raise unreadable_run(folder, missing, advice) from None
     except (OSError, ValueError) as error:
         damaged = f"its config.json is damaged: {first_line(error)}"
-        restore = "restore that file from a copy, or train the run again"
-        raise unreadable_run(folder, damaged, restore) from None
+        raise unreadable_run(folder, damaged, "restore it, or train the run again") from None
     return config
 
 
 def _read_record(path: Path, kind: Kind | None = None) -> Record:
     """A result file, checked by its checksum if it belongs to a run, and by its schema if any."""
     of_run = (path.parent / RunFile.MARKER).exists()
-    name = f"The result file {path}"
-
-    def unreadable(problem: str) -> InputError:
-        if of_run:
-            of_file = f"its file {path.name} {problem}"
-            return unreadable_run(path.parent, of_file, "train it again with --fresh")
-        cannot = f"{name} cannot be read (it {problem})"
-        return InputError(f"{cannot}: restore it from a copy, or leave it out.")
-
     try:
         record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
-    except FileNotFoundError:
-        missing = f"{name} cannot be read (there is no such file)"
-        raise InputError(f"{missing}: check the path.") from None
+        if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
+            advice = "use the version that wrote it, or train again"
+            raise VersionError(f"The result file {path} {other}: {advice}.")
+        problem = _problem_of(record, kind)
     except InputError:
         raise
     except (OSError, ValueError) as error:
-        raise unreadable(f"is damaged: {first_line(error)}") from None
-    if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
-        raise VersionError(f"{name} {other}: use the version that wrote it, or train again.")
+        problem = f"is damaged: {first_line(error)}"
+    if problem is None:
+        return dict(record)
+    if of_run:
+        of_file = f"its file {path.name} {problem}"
+        raise unreadable_run(path.parent, of_file, "train it again with --fresh")
+    cannot = f"The result file {path} cannot be read (it {problem})"
+    raise InputError(f"{cannot}: check the path, restore it from a copy, or leave it out.")
+
+
+def _problem_of(record: Any, kind: Kind | None) -> str | None:
+    """What is wrong with the content of a result file."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise unreadable("is not a result file of this program")
+        return "is not a result file of this program"
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
-        raise unreadable("has no config or no key")
+        return "has no config or no key"
     problem = record_problem(record, kind or kind_of_run(record["config"]))
-    if problem is not None:
-        raise unreadable(f"has {problem}")
-    return record
-
-
-def _parse_log_line(line: bytes) -> Record:
-    record = parse_json(line)
-    if not isinstance(record, dict):
-        raise ValueError("a line of the log is damaged")
-    record.pop("crc32", None)  # written by version 0.2.0
-    return record
+    return None if problem is None else f"has {problem}"
 
 
 def _as_json_lines(value: Record) -> bytes:
@@ -422,3 +386,69 @@ def _as_json_lines(value: Record) -> bytes:
         for key in sorted(value)
     )
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+# ---- checksums ---------------------------------------------------------------------------------
+
+
+def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
+    """The error for every run folder that cannot be used, whatever the reason."""
+    return InputError(f"The run {folder} cannot be read ({problem}): {advice}.")
+
+
+def marker_text(folder: Path, names: Iterable[str]) -> bytes:
+    """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
+    lines = (f"{_sha256((folder / name).read_bytes())}  {name}\n" for name in sorted(names))
+    return "".join(lines).encode()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The sums in a folder's marker by file name; empty if the marker is missing or damaged."""
+    try:
+        lines = (folder / RunFile.MARKER).read_bytes().decode("ascii").split("\n")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = [_SUM.fullmatch(line) for line in lines[:-1]]
+    return {line[2]: line[1] for line in found if line} if all(found) and not lines[-1] else {}
+
+
+def read_checked(path: Path) -> bytes:
+    """Read a file of a finished run.
+
+    Raises:
+        InputError: The file is missing, was changed, or belongs to another run.
+    """
+    expected, problem = checksums(path.parent).get(path.name), ""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        problem = f"its file {path.name} is missing"
+    except OSError as error:
+        problem = f"its file {path.name}: {error.strerror or error}"
+    else:
+        if expected is None:
+            problem = f"there is no checksum of its file {path.name}"
+        elif _sha256(content) != expected:
+            problem = f"its file {path.name} is damaged or not the file that the run wrote"
+    if problem:
+        advice = "rerun the command that trained it to restore it"
+        raise unreadable_run(path.parent, problem, advice)
+    return content
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """The missing or changed files of a finished run; the marker itself if it lists none."""
+    sums = checksums(folder)
+    if not sums:
+        return [RunFile.MARKER] if (folder / RunFile.MARKER).exists() else []
+    found = []
+    for name in sums:
+        try:
+            read_checked(folder / name)
+        except InputError:
+            found.append(name)
+    return found
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

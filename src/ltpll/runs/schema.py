@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 Record = dict[str, Any]
-TABLE_CURVES = ("covering_rate", "accuracy", "balanced_accuracy", "target_recovery")
 
 
 class Kind(StrEnum):
@@ -35,144 +34,7 @@ def record_problem(record: Record, kind: Kind | None) -> str | None:
     return CHECKS[kind](record) if kind in CHECKS else None
 
 
-# ---- runs on a table ---------------------------------------------------------------------------
-
-
-def _table_problem(record: Record) -> str | None:
-    for name in ("config", "source", "rows", "last", "curves", "environment"):
-        if not isinstance(record.get(name), dict):
-            return f"no {name}"
-    config, source, classes = record["config"], record["source"], record.get("classes", [])
-    n_classes = len(classes) if are_texts(classes) else 0
-    if not n_classes or not are_figures(record.get("class_prior"), n_classes, missing=False):
-        return "no classes, or no prior for each of them"
-    if not _hold(config, is_text, "method", "rebalancer") or not are_texts(config.get("extras")):
-        return "no method, rebalancer and extras"
-    rows = _hold(record["rows"], is_whole_number, "all", "trained", "held_out")
-    if not rows or not isinstance(record.get("skipped"), list):
-        return "no numbers of rows"
-    paths = [source.get("table"), source.get("images", 0), source.get("features", 0)]
-    parts = [source.get(name) for name in ("reading", "preprocessing", "backbone")]
-    if not (
-        all(isinstance(path, str | None) for path in paths)
-        and all(isinstance(part, dict | None) for part in parts)
-        and None not in (paths[0], parts[0])
-        and are_texts(source.get("feature_names"))
-        and is_whole_number(source.get("side"))
-        and is_whole_number(record.get("texts_cut", 0))
-    ):
-        return "no readable account of its table, pictures or features"
-    return (
-        _held_out_problem(record["last"])
-        or prior_problem(record, n_classes)
-        or _judgement_problem(record, n_classes)
-        or _committee_problem(record)
-        or (None if "committee" in record else _curves_problem(record["curves"]))
-    )
-
-
-def _held_out_problem(last: Record) -> str | None:
-    test = last.get("test", {})
-    by_goal = test.get("by_goal", {}) if isinstance(test, dict) else None
-    several = [test, *by_goal.values()] if isinstance(by_goal, dict) else [None]
-    for figures in several:
-        if not isinstance(figures, dict) or not all(
-            is_number(figures.get(name, 0)) for name in TABLE_CURVES
-        ):
-            return "held-out figures that are not numbers"
-        labelled = {"accuracy" in one for one in (test, figures)} | {"balanced_accuracy" in figures}
-        if (figures and "covering_rate" not in figures) or len(labelled) > 1:
-            return "only some of the held-out figures"
-    return None if is_number(last.get("target_recovery", 0)) else "no target recovery"
-
-
-def _committee_problem(record: Record) -> str | None:
-    """What is wrong with the weights of a committee, and what it knows; networks have neither."""
-    weights, found = record.get("committee"), record.get("information")
-    if weights is None and found is None:
-        return None
-    names = ("nats", "standard_error", "possible")
-    if not isinstance(weights, dict) or not all(map(is_number, weights.values())):
-        return "a committee without weights"
-    by_class = record.get("information_by_class", [])
-    if not isinstance(record.get("choice"), str) or not are_figures(by_class, None, missing=True):
-        return "a committee without a sentence about it"
-    if not isinstance(found, dict) or not _hold(found, is_number, *names):
-        return "a committee without its information"
-    return None
-
-
-def _curves_problem(curves: Record) -> str | None:
-    epochs, measured = curves.get("epoch", []), curves.get("measured", [])
-    for numbers in (epochs, measured):
-        if not are_figures(numbers, None, missing=False) or not all(map(is_whole_number, numbers)):
-            return "curves without epochs"
-    lines = [curves[name] for name in TABLE_CURVES if name in curves]
-    if not epochs or min(epochs + measured) < 0 or (lines and not measured):
-        return "curves without epochs"
-    if not are_figures(curves.get("loss"), len(epochs), missing=False):
-        return "no loss for each epoch"
-    if not all(are_figures(line, len(measured), missing=False) for line in lines):
-        return "a curve without a number for each epoch"
-    return None
-
-
-def _judgement_problem(record: Record, n_classes: int) -> str | None:
-    """What is wrong with the judgement of the sets, which runs without folds may lack."""
-    judgement = record.get("judgement")
-    if judgement is None:
-        return None
-    if not _hold(judgement, is_number, "temperature", "missing", "covering", "chance"):
-        return "a judgement without its figures"
-    unknown, calibration = judgement.get("not_judged"), judgement.get("calibration", {})
-    ambiguous = judgement.get("ambiguous")
-    names = ("rows", "accuracy", "mean_confidence", "calibration_error")
-    if not (
-        are_figures(judgement.get("recovered"), n_classes, missing=False)
-        and isinstance(unknown, list)
-        and all(are_figures(one, 3, missing=False) for one in unknown)
-        and all(all(map(is_whole_number, one)) and 0 <= one[0] < n_classes for one in unknown)
-        and (ambiguous is None or _hold(ambiguous, is_number, "rows", "expected", "guess"))
-        and isinstance(calibration, dict)
-        and all(_hold(one, is_number, *names) for one in calibration.values())
-        and all(
-            one.get("ranking") is None or is_number(one["ranking"]) for one in calibration.values()
-        )
-    ):
-        return "a judgement without figures for its classes, ambiguous rows or calibration"
-    return None
-
-
-# ---- what all kinds of runs may hold -----------------------------------------------------------
-
-
-def prior_problem(record: Record, n_classes: int) -> str | None:
-    """What is wrong with the prior of the sets, and the sentence about it; both may be missing."""
-    prior, missing = record.get("prior"), record.get("truth_missing", 0.0)
-    if not is_number(missing) or not 0 <= missing < 1:
-        return "a share of sets without the true label that is not a share"
-    if not isinstance(prior, dict | None) or not isinstance(record.get("choice"), str | None):
-        return "a prior that is not a mapping, or a choice that is not text"
-    if prior is None:
-        return None
-    bounds = (prior.get(name) for name in ("estimate", "lower", "upper"))
-    if not all(are_figures(one, n_classes, missing=False) for one in bounds):
-        return f"no estimate and bounds of the prior for each of its {n_classes} classes"
-    if not _hold(prior, is_text, "regime", "because"):
-        return "no reason for the estimate of its prior"
-    return None
-
-
-# What finds a problem in the record of a run of each kind; another package may add its kinds.
-CHECKS: dict[Kind, Callable[[Record], str | None]] = {Kind.TABLE: _table_problem}
-
-
 # ---- values ------------------------------------------------------------------------------------
-
-
-def _hold(entries: Any, is_kind: Callable[[Any], bool], *names: str) -> bool:
-    """Whether this is a mapping whose entries of these names are all of a kind."""
-    return isinstance(entries, dict) and all(is_kind(entries.get(name)) for name in names)
 
 
 def is_text(value: Any) -> bool:
@@ -180,24 +42,125 @@ def is_text(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and abs(value) < 1e100
-        and math.isfinite(value)
-    )
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and abs(value) < 1e100 and math.isfinite(value)
 
 
 def is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(map(is_text, values))
+def _misfit(value: Any, shape: Any, name: str = "") -> str | None:
+    """The name of the first entry that does not fit a shape, if any.
+
+    A shape is a test of a value, a list with the shape of all items, or a mapping with the shape of
+    each entry, in which `*` stands for all names, and a name that ends in `?` may be missing. With
+    None before it, as a pair, a value may be null.
+    """
+    if isinstance(shape, tuple):
+        return None if value is None else _misfit(value, shape[1], name)
+    if isinstance(shape, dict) and isinstance(value, dict):
+        entries = [(f"{name}.{key}".lstrip("."), key, one) for key, one in shape.items()]
+        if "*" in shape:
+            entries = [(name, key, shape["*"]) for key in value]
+        for place, key, one in entries:
+            optional, key = key.endswith("?"), key.removesuffix("?")
+            if optional and key not in value:
+                continue
+            if found := _misfit(value.get(key), one, place.removesuffix("?")):
+                return found
+        return None
+    if isinstance(shape, list) and isinstance(value, list):
+        return next(filter(None, (_misfit(one, shape[0], name) for one in value)), None)
+    return None if callable(shape) and shape(value) else name
 
 
-def are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
-    """Whether this is a list of n numbers, or of any length; with `missing`, some may be None."""
-    if not isinstance(values, list) or (n is not None and len(values) != n):
-        return False
-    return all(is_number(value) or (missing and value is None) for value in values)
+# ---- runs on a table ---------------------------------------------------------------------------
+
+PRIOR = {
+    "prior?": (
+        None,
+        {
+            **{name: [is_number] for name in ("estimate", "lower", "upper")},
+            **dict.fromkeys(("regime", "because"), is_text),
+        },
+    ),
+    "choice?": (None, is_text),
+    "truth_missing?": lambda share: is_number(share) and 0 <= share < 1,
+}
+HELD_OUT = {"covering_rate": is_number, "accuracy?": is_number, "balanced_accuracy?": is_number}
+JUDGEMENT = {
+    **dict.fromkeys(("temperature", "missing", "covering", "chance"), is_number),
+    "recovered": [is_number],
+    "not_judged": [[is_whole_number]],
+    "ambiguous?": (None, dict.fromkeys(("rows", "expected", "guess"), is_number)),
+    "calibration?": {
+        "*": {
+            **dict.fromkeys(("accuracy", "mean_confidence", "calibration_error"), is_number),
+            "rows": is_whole_number,
+            "ranking?": (None, is_number),
+        }
+    },
+}
+TABLE = {
+    "config": {"method": is_text, "rebalancer": is_text, "extras": [is_text]},
+    "source": {
+        "table": is_text,
+        "images?": (None, is_text),
+        "features?": (None, is_text),
+        "reading": {},
+        "preprocessing?": (None, {}),
+        "backbone?": (None, {}),
+        "feature_names": [is_text],
+        "side": is_whole_number,
+    },
+    "classes": [is_text],
+    "class_prior": [is_number],
+    "rows": dict.fromkeys(("all", "trained", "held_out"), is_whole_number),
+    "skipped": lambda value: isinstance(value, list),
+    "texts_cut?": is_whole_number,
+    "environment": {},
+    "last": {
+        "test?": {**HELD_OUT, "by_goal?": {"*": HELD_OUT}},
+        "target_recovery?": is_number,
+    },
+    "judgement?": (None, JUDGEMENT),
+    "committee?": {"*": is_number},
+    "information?": dict.fromkeys(("nats", "standard_error", "possible"), is_number),
+    "information_by_class?": [(None, is_number)],
+}
+
+
+def _table_problem(record: Record) -> str | None:
+    if misfit := _misfit(record, TABLE):
+        return f"an entry that does not fit ({misfit})"
+    n, test = len(record["classes"]), record["last"].get("test", {})
+    judgement = record.get("judgement") or {}
+    of_classes = [record["class_prior"], judgement.get("recovered")]
+    of_classes.append(record.get("information_by_class"))
+    unknown = judgement.get("not_judged", [])
+    if not n or any(one is not None and len(one) != n for one in of_classes):
+        return "figures for another number of classes"
+    if any(len(one) != 3 or not 0 <= one[0] < n for one in unknown):
+        return "classes that are not judged, but unknown"
+    several = [test, *test.get("by_goal", {}).values()]
+    shown = {name for one in several for name in one if name in HELD_OUT or f"{name}?" in HELD_OUT}
+    if not all(shown <= one.keys() for one in several) or len(shown) == 2:
+        return "only some of the held-out figures"
+    if "committee" in record and not is_text(record.get("choice")):
+        return "a committee without a sentence about it"
+    return prior_problem(record, n)
+
+
+def prior_problem(record: Record, n_classes: int) -> str | None:
+    """What is wrong with the prior of the sets, and the sentence about it; both may be missing."""
+    if misfit := _misfit(record, PRIOR):
+        return f"an entry that does not fit ({misfit})"
+    prior = record.get("prior")
+    if prior and any(len(prior[name]) != n_classes for name in ("estimate", "lower", "upper")):
+        return f"no estimate and bounds of the prior for each of its {n_classes} classes"
+    return None
+
+
+# What finds a problem in the record of a run of each kind; another package may add its kinds.
+CHECKS: dict[Kind, Callable[[Record], str | None]] = {Kind.TABLE: _table_problem}

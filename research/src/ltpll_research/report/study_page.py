@@ -15,7 +15,7 @@ from ltpll_research.report.plots import study_plots
 from ltpll_research.schema import check_record
 from ltpll_research.summary import NOT_SETTING, Comparison, Row, difference, rows
 
-COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
+COLOURS = 7  # the palette `--row-0` … `--row-6` of study.css
 NOTHING = "–"
 
 
@@ -56,7 +56,10 @@ def render_page(
     return templates.render(
         "study.html",
         title=title,
-        styles=[templates.read_asset("page.css")],
+        styles=[
+            templates.read_asset("page.css"),
+            templates.read_asset("study.css", __package__),
+        ],
         scripts=[get_plotlyjs(), templates.read_asset("study.js", __package__)],
         pictures="data: blob:",
         package=__package__,
