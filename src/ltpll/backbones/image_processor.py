@@ -12,7 +12,6 @@ import numpy as np
 
 from ltpll.backbones.preprocessing import LARGEST_SIDE, Preprocessing, Resample
 
-FILES = ("preprocessor_config.json", "processor_config.json")
 RESAMPLES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
 # Of the example: a white square in the middle of a black picture.
 HEIGHT, WIDTH, SQUARE = 400, 600, 100

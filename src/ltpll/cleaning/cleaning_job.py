@@ -27,7 +27,7 @@ from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.missing_share import AUTO, missing_parts, overall_share
-from ltpll.pictures.on_disk import rows_on_disk
+from ltpll.pictures.reading import rows_on_disk
 from ltpll.priors import PriorEstimate
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,

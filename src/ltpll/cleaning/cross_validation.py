@@ -13,7 +13,7 @@ from ltpll.candidates import Candidates
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import check_folds, fold_splits
-from ltpll.pictures.on_disk import rows_on_disk
+from ltpll.pictures.reading import rows_on_disk
 from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Progress

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ltpll.backbones import Backbone, Embedder, Preprocessing
+from ltpll.backbones.backbone import load_backbone
 from ltpll.backbones.onnx_encoder import trusted_session
-from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.feature_files import is_array
 from ltpll.cleaning.results import Columns, rounded_column

@@ -78,7 +78,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
     """Write small copies of the pictures that a report shows."""
     from PIL import Image
 
-    from ltpll.pictures.files import read_pictures
+    from ltpll.pictures.reading import read_pictures
 
     doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # to be reviewed
     rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
@@ -87,7 +87,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
         return
     found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
     content = []
-    for picture in found.images:
+    for picture in found.x:
         stream = io.BytesIO()
         Image.fromarray(picture).save(stream, "JPEG", quality=80)
         content.append(stream.getvalue())

@@ -4,52 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.errors import InputError, shown
 from ltpll.pictures.cache import EmbeddingCache, content_digest
-from ltpll.pictures.files import (
-    DECODING,
-    PictureError,
-    call_in_threads,
-    check_on_error,
-    check_readable,
-    decode_picture,
-    picture_files,
-)
+from ltpll.pictures.files import DECODING, decode_picture
+from ltpll.pictures.reading import PictureRows, call_for_pictures
 
 if TYPE_CHECKING:
     from ltpll.backbones import Backbone
 
 LEAST_BLOCK = 64  # so that the threads of the network rarely wait for each other
 BLOCKS_AHEAD = 3  # are decoded while one is embedded
-Decoded = tuple[bytes, npt.NDArray[np.uint8] | None]
-"""The digest of a picture, and its pixels unless its embedding is known."""
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """`features[k]` is for the picture of row `kept[k]`; `problems` lists the others and why."""
+class EmbeddedBlock(NamedTuple):
+    """Consecutive rows: the features of those in `kept`, and why the others have none."""
 
-    features: npt.NDArray[np.float32]  # (N, d)
-    kept: npt.NDArray[np.int64]
-    problems: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class EmbeddedBlock:
-    """Consecutive pictures up to, but without, row `stop`."""
-
-    stop: int
-    kept: list[int]  # the rows that could be read
-    features: npt.NDArray[np.float32]  # of the rows in `kept`
-    problems: dict[int, str]  # of the other rows
+    kept: list[int]
+    features: npt.NDArray[np.float32]
+    problems: dict[int, str]
 
 
 def embedded_pictures(
@@ -62,15 +41,15 @@ def embedded_pictures(
     on_progress: Callable[[int, int], None] | None = None,
     device: str = "auto",
     precision: str = "float32",
-) -> Embedded:
+) -> PictureRows:
     """Embed pictures with a pretrained network, into memory.
 
     Args:
         folder: The folder that the paths are relative to.
         paths: One file per row; links are followed, but must not lead out of the folder.
         backbone: The network and its preprocessing.
-        cache: A folder that keeps embeddings, such as `cache_root()`, so that no picture is
-            embedded twice.
+        cache: A folder that keeps embeddings, such as `embedding_cache_folder()`, so that no
+            picture is embedded twice.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures that are done and the total.
         device: "cpu", "cuda" or "auto".
@@ -88,7 +67,7 @@ def embedded_pictures(
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
         >>> backbone = Backbone(network, Preprocessing(side=32))
         >>> paths = ["a.jpg", "b.jpg"]
-        >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).features.shape
+        >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).x.shape
         (2, 8)
     """
     features = np.empty((len(paths), backbone.n_features), dtype=np.float32)
@@ -101,9 +80,9 @@ def embedded_pictures(
             kept += block.kept
             problems |= block.problems
             if on_progress is not None:
-                on_progress(block.stop, len(paths))
-    listed = [(str(paths[i]), reason) for i, reason in problems.items()]
-    return Embedded(features[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
+                on_progress(len(kept) + len(problems), len(paths))
+    listed = [(str(paths[row]), reason) for row, reason in problems.items()]
+    return PictureRows(features[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
 
 
 def embedded_blocks(
@@ -117,8 +96,6 @@ def embedded_blocks(
     precision: str = "float32",
 ) -> Generator[EmbeddedBlock]:
     """Embed pictures in order, a block at a time; memory does not grow with their number."""
-    check_on_error(on_error)
-    files = picture_files(folder, paths)
     # When it is known that there is something to embed, since preparing the network takes seconds.
     from ltpll.backbones.embedder import Embedder
 
@@ -126,33 +103,26 @@ def embedded_blocks(
     # What the embedding of a picture depends on besides its content.
     key = f"{backbone.fingerprint()}-{precision}-{DECODING}"
     stored = EmbeddingCache(cache / "embeddings" / key, backbone.n_features)
-    all_problems: dict[int, str] = {}
 
-    def decode(file: str) -> Decoded | str:
-        try:
-            digest = content_digest(file)
-            known = digest in stored
-            return digest, None if known else decode_picture(file, backbone.preprocessing)
-        except PictureError as problem:
-            return str(problem)
+    def decode(file: str) -> tuple[bytes, npt.NDArray[np.uint8] | None]:
+        """The digest of a picture, and its pixels unless its embedding is known."""
+        digest = content_digest(file)
+        return digest, None if digest in stored else decode_picture(file, backbone.preprocessing)
 
     size = embed.batch_size * max(1, LEAST_BLOCK // embed.batch_size)
-    with closing(call_in_threads(decode, files, BLOCKS_AHEAD * size)) as decoded:
-        for first in range(0, len(files), size):
-            found = dict(enumerate(islice(decoded, size), first))
-            problems = {row: one for row, one in found.items() if isinstance(one, str)}
-            kept = {row: one for row, one in found.items() if not isinstance(one, str)}
+    ahead = BLOCKS_AHEAD * size
+    with closing(call_for_pictures(decode, folder, paths, on_error, ahead)) as decoded:
+        for first in range(0, len(paths), size):
+            found = list(enumerate(islice(decoded, size), first))
+            problems = {row: one for row, one in found if isinstance(one, str)}
+            kept = {row: one for row, one in found if not isinstance(one, str)}
             new = {row: pixels for row, (_, pixels) in kept.items() if pixels is not None}
             if new:
                 features = embed(np.stack(list(new.values())))
                 _check_finite(features, [paths[row] for row in new])
                 stored.store_features([kept[row][0] for row in new], features)
-            all_problems |= problems
-            check_readable(all_problems, folder, paths, on_error)
             digests = [digest for digest, _ in kept.values()]
-            yield EmbeddedBlock(
-                first + len(found), list(kept), stored.stored_features(digests), problems
-            )
+            yield EmbeddedBlock(list(kept), stored.stored_features(digests), problems)
 
 
 def _check_finite(features: npt.NDArray[Any], paths: Sequence[str]) -> None:

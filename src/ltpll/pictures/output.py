@@ -12,8 +12,9 @@ import numpy as np
 from ltpll.errors import InputError
 from ltpll.files import check_output, remove_leftovers, write_when_complete
 from ltpll.formatting import counted, format_names
-from ltpll.pictures.embedding import Embedded, EmbeddedBlock, embedded_blocks
-from ltpll.tables.columns import TextColumn
+from ltpll.pictures.embedding import EmbeddedBlock, embedded_blocks
+from ltpll.pictures.reading import PictureRows
+from ltpll.tables.columns import TextColumn, read_rows
 from ltpll.tables.opening import open_table, whole_table
 from ltpll.tables.streaming import Table
 from ltpll.tables.writers import write_table
@@ -41,7 +42,7 @@ def embed_pictures(
     on_progress: Callable[[int, int], None] | None = None,
     device: str = "auto",
     precision: str = "float32",
-) -> Embedded:
+) -> PictureRows:
     """Embed pictures into an .npy file of shape (pictures, features), in constant memory.
 
     The file appears when it is complete, with a table beside it, `.rows.csv`, that gives the
@@ -64,10 +65,9 @@ def embed_pictures(
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
         >>> backbone = Backbone(network, Preprocessing(side=32))
         >>> out, paths = Path("features.npy"), ["a.jpg", "b.jpg"]
-        >>> embed_pictures(Path("photos"), paths, backbone, out, cache=Path("cache")).features.shape
+        >>> embed_pictures(Path("photos"), paths, backbone, out, cache=Path("cache")).x.shape
         (2, 8)
     """
-    check_output(out, [".npy"], makes_folder=True)
     if not paths:
         raise InputError(f"There are no pictures to embed in {folder}.")
     how: dict[str, Any] = {"on_error": on_error, "device": device, "precision": precision}
@@ -83,7 +83,7 @@ def write_features(
     blocks: Generator[EmbeddedBlock],
     names: Mapping[str, Sequence[str]],
     on_progress: Callable[[int, int], object] | None = None,
-) -> Embedded:
+) -> PictureRows:
     """Write blocks of features to an .npy file, and the table beside it.
 
     Args:
@@ -112,7 +112,7 @@ def write_features(
                 kept.extend(block.kept)
                 problems.update(block.problems)
                 if on_progress is not None:
-                    on_progress(block.stop, n_rows)
+                    on_progress(len(kept) + len(problems), n_rows)
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, header | {"shape": (len(kept), n_features)})
 
@@ -124,7 +124,7 @@ def write_features(
     write_table(rows_file(out), columns | {"problem": [problems.get(row, "") for row in rows]})
     first = next(iter(names.values()), [""] * n_rows)
     listed = [(str(first[row]), reason) for row, reason in problems.items()]
-    return Embedded(np.load(out, mmap_mode="r"), np.asarray(kept, dtype=np.int64), listed)
+    return PictureRows(np.load(out, mmap_mode="r"), np.asarray(kept, dtype=np.int64), listed)
 
 
 def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
@@ -143,7 +143,7 @@ def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
     table = open_table(path)
     if ROW not in table.names or not {PATH, ID} & set(table.names):
         return {}  # not ours
-    columns = _texts_of_columns(table, [name for name in (ROW, ID, PATH) if name in table.names])
+    columns = texts_of_columns(table, [name for name in (ROW, ID, PATH) if name in table.names])
     numbers = columns.pop(ROW)
     place = {int(row) if row.isdecimal() else -1: i for i, row in enumerate(numbers) if row}
     if sorted(place) != list(range(n)):
@@ -157,8 +157,12 @@ def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
 # ---- tables that name pictures -------------------------------------------------------------------
 
 
-def path_column(path: Path, name: str | None = None) -> str:
-    """The column of a table that names pictures: `name`, or else path, or else id.
+def paths_in_table(path: Path, name: str | None = None) -> tuple[str, list[str]]:
+    """The column of a table that names pictures, and the different paths in it, in order.
+
+    Args:
+        path: The table.
+        name: The column; by default path, or else id.
 
     Raises:
         InputError: The table cannot be read, or has no such column.
@@ -170,25 +174,18 @@ def path_column(path: Path, name: str | None = None) -> str:
             f"{path} has neither a column {PATH} nor a column {ID} that names pictures: choose one "
             f"of {format_names(table.names)} with --path."
         )
-    return table.names[table.column(found)]
-
-
-def paths_in_table(path: Path, column: str) -> list[str]:
-    """The different paths in a column of a table, in order."""
-    return list(dict.fromkeys(_texts_of_columns(open_table(path), [column])[column]))
+    return found, list(dict.fromkeys(texts_of_columns(table, [found])[found]))
 
 
 def write_readable_rows(path: Path, column: str, unreadable: Sequence[str], out: Path) -> None:
     """Write the rows of a table that name none of these paths, with all columns."""
-    table = whole_table(path)
     left_out = set(unreadable)
-    names = _texts_of_columns(open_table(path), [column])[column]
-    write_table(out, table.filter([name not in left_out for name in names]))
+    names = texts_of_columns(open_table(path), [column])[column]
+    write_table(out, whole_table(path).filter([name not in left_out for name in names]))
 
 
-def _texts_of_columns(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
+def texts_of_columns(table: Table, names: Sequence[str]) -> dict[str, list[str]]:
+    """The cells of some columns of a table."""
     columns = {name: TextColumn(table, table.column(name)) for name in names}
-    for batch in table.row_batches([column.index for column in columns.values()]):
-        for column in columns.values():
-            column.add_batch(batch)
+    read_rows(table, columns.values())
     return {name: column.values().tolist() for name, column in columns.items()}
