@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,12 +11,10 @@ from torch import Tensor
 
 from ltpll.errors import InputError
 from ltpll.interfaces import ViewKind
+from ltpll.views.crops import squares
 
-
-class ViewPolicy(Protocol):
-    """Returns a random variant of a batch, of the same shape; only the generator is random."""
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
+ViewPolicy = Callable[[Tensor, torch.Generator], Tensor]
+"""Returns a random variant of a batch, of the same shape; only the generator is random."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,12 @@ class Cutout:
                 f"A hole of side {self.side} does not fit into images of {height} × {width}: "
                 "choose a smaller side."
             )
-        within = []
-        for length in (height, width):
-            free = length - self.side + 1
-            first = torch.randint(0, free, (batch, 1), generator=generator, device=x.device)
-            offset = torch.arange(length, device=x.device) - first
-            within.append((offset >= 0) & (offset < self.side))
-        return x.masked_fill((within[0][:, :, None] & within[1][:, None])[:, None], 0.0)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
+        top, left = (
+            torch.randint(0, length - self.side + 1, (batch, 1), **drawn)
+            for length in (height, width)
+        )
+        return x.masked_fill(squares((height, width), top, left, self.side - 1), 0.0)
 
 
 @dataclass(frozen=True)

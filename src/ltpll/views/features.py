@@ -55,9 +55,8 @@ class FeatureViews:
         shape = (-1,) + (1,) * (x.ndim - 2)
         kind = kept_type(x)
         unit: Tensor | float = 1.0
-        if (
-            kind == torch.float64
-        ):  # its squares may overflow, so values are measured in the size of their column
+        if kind == torch.float64:
+            # Its squares may overflow, so values are measured in the size of their column.
             low, high = column_bounds(x)
             unit = torch.maximum(low.abs(), high.abs())
             unit[unit == 0] = 1.0

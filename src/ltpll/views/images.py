@@ -14,8 +14,18 @@ from ltpll.errors import InputError, shown
 from ltpll.interfaces import ViewKind
 from ltpll.kernels.support import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
-from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
-from ltpll.views.cutout import HOLE, Hole, cut_out, per_channel, random_hole
+from ltpll.views.crops import (
+    HOLE,
+    CropBox,
+    Hole,
+    cut_out,
+    padded_crop,
+    per_channel,
+    random_hole,
+    resample,
+    resized_crop,
+    shift,
+)
 from ltpll.views.randaugment import Operations, movement, operate, random_operations
 
 ROUNDS = 3  # random operations per strong view
