@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ltpll.backbones import Preprocessing
-from ltpll.pictures.output import embed_pictures, read_picture_names
+from ltpll.pictures.embedding import embedded_pictures
+from ltpll.pictures.output import read_picture_names
 from ltpll.pictures.reading import read_pictures
 from support.photos import SIDE, FakeEmbedder, fake_backbone, write_photos
 from support.refusals import refusal
@@ -25,12 +26,13 @@ def photos(tmp_path):
 
 @pytest.fixture
 def embed(monkeypatch, tmp_path):
-    """`embed_pictures` with another embedder."""
+    """`embedded_pictures` to a file with another embedder."""
 
     def embed(folder, paths, out, embedder=None, cache="cache", **how):
         chosen = embedder or FakeEmbedder()
         monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: chosen)
-        return embed_pictures(folder, paths, fake_backbone(), out, cache=tmp_path / cache, **how)
+        how |= {"cache": tmp_path / cache, "out": out}
+        return embedded_pictures(folder, paths, fake_backbone(), **how)
 
     return embed
 
@@ -102,7 +104,7 @@ def test_an_interrupted_job_resumes_and_gives_the_same_file(photos, tmp_path, em
     seen, embedder = [], FakeEmbedder()
     embed(folder, paths, out, embedder, on_progress=lambda *p: seen.append(p))
     assert embedder.n_pictures == 100 - 64
-    assert (seen[0], seen[-1]) == ((0, 100), (100, 100))
+    assert seen == [(64, 100), (100, 100)]
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 

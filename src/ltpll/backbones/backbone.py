@@ -58,10 +58,9 @@ class Backbone(nn.Module):
         self.preprocessing = preprocessing or Preprocessing()
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
-        if isinstance(encoder, onnx_encoder.OnnxEncoder):
-            self.n_features = encoder.n_features
-        else:
-            self.n_features = self.count_features(*[self.preprocessing.side] * 2)
+        side = self.preprocessing.side
+        known = encoder.n_features if isinstance(encoder, onnx_encoder.OnnxEncoder) else None
+        self.n_features = known or self.count_features(side, side)
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
@@ -135,6 +134,7 @@ class Backbone(nn.Module):
             preprocessing, architecture = Preprocessing(*figures), {"kind": efficientnet.NAME}
         elif suffix == ".onnx":
             encoder, preprocessing = onnx_encoder.read_onnx_encoder(path)
+            encoder.n_features = cls(encoder, preprocessing, name=str(path)).n_features
             architecture = encoder.architecture
         else:
             encoder, preprocessing, architecture = hub.load_pretrained(source)

@@ -31,13 +31,15 @@ class OnnxEncoder(nn.Module):
 
     Args:
         content: The model, without external data; empty if `load_state_dict` sets it later.
-        n_features: The number of features.
+        n_features: The number of features; None if it is not known yet.
         name: What messages call it.
     """
 
     content: Tensor
 
-    def __init__(self, content: bytes, n_features: int, name: str = "a saved backbone") -> None:
+    def __init__(
+        self, content: bytes, n_features: int | None, name: str = "a saved backbone"
+    ) -> None:
         super().__init__()
         self.n_features, self.name = n_features, name
         held = np.frombuffer(bytearray(content), np.uint8)
@@ -61,25 +63,21 @@ class OnnxEncoder(nn.Module):
         self._session = checked_session(self.content.cpu().numpy().tobytes(), self.name, threads)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        rows = pictures.detach().cpu().numpy()
-        features = torch.from_numpy(self.run(rows)).flatten(1)
-        if features.shape != (len(rows), self.n_features):
+        if self._session is None:
+            self.open()
+        given, wanted = picture_input(self._session, self.name), features_output(self._session)
+        rows = pictures.detach().cpu().numpy().astype(FLOATS[given.type], copy=False)
+        # Some networks take one picture at a time only.
+        parts = np.split(rows, len(rows)) if given.shape[0] == 1 and len(rows) else [rows]
+        found = [self._session.run([wanted], {given.name: part})[0] for part in parts]
+        features = torch.from_numpy(np.concatenate(found).astype(np.float32))
+        expected = (len(rows), self.n_features)
+        if self.n_features is not None and features.flatten(1).shape != expected:
             raise InputError(
                 f"The network {self.name} returns an array of shape {tuple(features.shape)} for "
                 f"{len(rows)} pictures: it must return {self.n_features} features for each."
             )
         return features.to(pictures.device)
-
-    def run(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What the network returns for normalised pictures; it may take one at a time only."""
-        if self._session is None:
-            self.open()
-        given, wanted = picture_input(self._session, self.name), features_output(self._session)
-        rows = rows.astype(FLOATS[given.type], copy=False)
-        size = 1 if given.shape[0] == 1 else max(1, len(rows))
-        parts = [rows[start : start + size] for start in range(0, max(1, len(rows)), size)]
-        found = [self._session.run([wanted], {given.name: part})[0] for part in parts]
-        return np.concatenate(found).astype(np.float32)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
         # The size of a model is known only now.
@@ -114,22 +112,9 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         raise InputError(
             f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
         )
-    preprocessing = _preprocessing(path, picture_input(session, str(path)))
-    encoder, side = OnnxEncoder(content, 1, str(path)), preprocessing.side
-    try:
-        features = encoder.run(np.zeros((1, 3, side, side), np.float32))
-    except Exception as error:  # onnxruntime raises many kinds of errors
-        raise InputError(
-            f"The network {path} fails on a picture of {side} × {side} pixels "
-            f"({first_line(error)}): export it again."
-        ) from None
-    if features.ndim < 2 or features.size != features.shape[1]:
-        raise InputError(
-            f"The network {path} returns an array of shape {features.shape} for one picture: it "
-            "must return one row of features."
-        )
-    encoder.n_features = features.shape[1]
-    return encoder, preprocessing
+    return OnnxEncoder(content, None, str(path)), _preprocessing(
+        path, picture_input(session, str(path))
+    )
 
 
 def checked_session(content: bytes, name: str, threads: int | None = None) -> Any:

@@ -85,13 +85,9 @@ def embed(
         return
     from ltpll.backbones import Backbone
     from ltpll.pictures.cache import embedding_cache_folder
+    from ltpll.pictures.embedding import embedded_pictures
     from ltpll.pictures.files import list_pictures
-    from ltpll.pictures.output import (
-        embed_pictures,
-        paths_in_table,
-        rows_file,
-        write_readable_rows,
-    )
+    from ltpll.pictures.output import paths_in_table, rows_file, write_readable_rows
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
     is_table = not source.is_dir()
@@ -109,12 +105,12 @@ def embed(
     check_outputs(context, out, rows_file(out), *left, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
     with _progress("pictures") as progress:
-        written = embed_pictures(
+        written = embedded_pictures(
             folder,
             paths if part is None else _part_of(paths, part),
             network,
-            out,
             cache=embedding_cache_folder(),
+            out=out,
             on_error=on_error,
             on_progress=progress,
             device=device,

@@ -79,9 +79,11 @@ class EmbeddingCache:
     def stored_features(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
         """The embeddings of known pictures, (n, n_features)."""
         query = "SELECT features FROM embeddings WHERE digest = ?"
+        features = np.empty((len(digests), self.n_features), "<f4")
         with self._database() as database:
-            rows = [database.execute(query, (digest,)).fetchone()[0] for digest in digests]
-        return np.frombuffer(b"".join(rows), "<f4").reshape(len(digests), self.n_features)
+            for i, digest in enumerate(digests):
+                features[i] = np.frombuffer(database.execute(query, (digest,)).fetchone()[0], "<f4")
+        return features
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

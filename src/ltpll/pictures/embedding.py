@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ltpll.errors import InputError, shown
 from ltpll.pictures.cache import EmbeddingCache, content_digest
 from ltpll.pictures.files import DECODING, decode_picture
+from ltpll.pictures.output import PATH, check_features_file, write_features
 from ltpll.pictures.reading import PictureRows, call_for_pictures
 
 if TYPE_CHECKING:
@@ -23,26 +24,23 @@ LEAST_BLOCK = 64  # so that the threads of the network rarely wait for each othe
 BLOCKS_AHEAD = 3  # are decoded while one is embedded
 
 
-class EmbeddedBlock(NamedTuple):
-    """Consecutive rows: the features of those in `kept`, and why the others have none."""
-
-    kept: list[int]
-    features: npt.NDArray[np.float32]
-    problems: dict[int, str]
-
-
 def embedded_pictures(
     folder: Path,
     paths: Sequence[str],
     backbone: Backbone,
     *,
     cache: Path,
+    out: Path | None = None,
     on_error: str = "stop",
     on_progress: Callable[[int, int], None] | None = None,
     device: str = "auto",
     precision: str = "float32",
 ) -> PictureRows:
-    """Embed pictures with a pretrained network, into memory.
+    """Embed pictures with a pretrained network, into memory or, in constant memory, into a file.
+
+    The file appears when it is complete, with a table beside it, `.rows.csv`, that gives the
+    picture of every row and the reason for every picture that was left out. After an interrupt or
+    a crash, the same call takes what was done from the cache.
 
     Args:
         folder: The folder that the paths are relative to.
@@ -50,17 +48,19 @@ def embedded_pictures(
         backbone: The network and its preprocessing.
         cache: A folder that keeps embeddings, such as `embedding_cache_folder()`, so that no
             picture is embedded twice.
+        out: The .npy file to write; by default none.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures that are done and the total.
         device: "cpu", "cuda" or "auto".
         precision: "float32" or "bfloat16".
 
     Returns:
-        The features of the pictures that could be read, and the problems of the others.
+        The features of the pictures that could be read, mapped from the file if there is one, and
+        the problems of the others.
 
     Raises:
-        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or
-            no picture can be read.
+        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), no
+            picture can be read, or `out` cannot be written.
 
     Examples:
         >>> from ltpll.backbones import Preprocessing
@@ -70,39 +70,19 @@ def embedded_pictures(
         >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).x.shape
         (2, 8)
     """
-    features = np.empty((len(paths), backbone.n_features), dtype=np.float32)
-    kept: list[int] = []
-    problems: dict[int, str] = {}
-    how: dict[str, Any] = {"on_error": on_error, "device": device, "precision": precision}
-    with closing(embedded_blocks(folder, paths, backbone, cache, **how)) as blocks:
-        for block in blocks:
-            features[len(kept) : len(kept) + len(block.kept)] = block.features
-            kept += block.kept
-            problems |= block.problems
-            if on_progress is not None:
-                on_progress(len(kept) + len(problems), len(paths))
-    listed = [(str(paths[row]), reason) for row, reason in problems.items()]
-    return PictureRows(features[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
-
-
-def embedded_blocks(
-    folder: Path,
-    paths: Sequence[str],
-    backbone: Backbone,
-    cache: Path,
-    *,
-    on_error: str = "stop",
-    device: str = "auto",
-    precision: str = "float32",
-) -> Generator[EmbeddedBlock]:
-    """Embed pictures in order, a block at a time; memory does not grow with their number."""
-    # When it is known that there is something to embed, since preparing the network takes seconds.
+    if out is not None:
+        check_features_file(out)
+        if not paths:
+            raise InputError(f"There are no pictures to embed in {folder}.")
+    # Here, since preparing the network takes seconds.
     from ltpll.backbones.embedder import Embedder
 
     embed = Embedder(backbone, device, precision, cache=cache / "networks")  # type: ignore[arg-type]
     # What the embedding of a picture depends on besides its content.
     key = f"{backbone.fingerprint()}-{precision}-{DECODING}"
     stored = EmbeddingCache(cache / "embeddings" / key, backbone.n_features)
+    digests: dict[int, bytes] = {}  # by row
+    problems: dict[int, str] = {}
 
     def decode(file: str) -> tuple[bytes, npt.NDArray[np.uint8] | None]:
         """The digest of a picture, and its pixels unless its embedding is known."""
@@ -113,16 +93,26 @@ def embedded_blocks(
     ahead = BLOCKS_AHEAD * size
     with closing(call_for_pictures(decode, folder, paths, on_error, ahead)) as decoded:
         for first in range(0, len(paths), size):
-            found = list(enumerate(islice(decoded, size), first))
-            problems = {row: one for row, one in found if isinstance(one, str)}
-            kept = {row: one for row, one in found if not isinstance(one, str)}
-            new = {row: pixels for row, (_, pixels) in kept.items() if pixels is not None}
+            new: dict[int, npt.NDArray[np.uint8]] = {}
+            for row, found in enumerate(islice(decoded, size), first):
+                if isinstance(found, str):
+                    problems[row] = found
+                    continue
+                digests[row], pixels = found
+                if pixels is not None:
+                    new[row] = pixels
             if new:
                 features = embed(np.stack(list(new.values())))
                 _check_finite(features, [paths[row] for row in new])
-                stored.store_features([kept[row][0] for row in new], features)
-            digests = [digest for digest, _ in kept.values()]
-            yield EmbeddedBlock(list(kept), stored.stored_features(digests), problems)
+                stored.store_features([digests[row] for row in new], features)
+            if on_progress is not None:
+                on_progress(min(first + size, len(paths)), len(paths))
+    if out is None:
+        x = stored.stored_features(list(digests.values()))
+    else:
+        x = write_features(out, stored, digests, {PATH: paths}, problems)
+    listed = [(str(paths[row]), reason) for row, reason in problems.items()]
+    return PictureRows(x, np.asarray(list(digests), dtype=np.int64), listed)
 
 
 def _check_finite(features: npt.NDArray[Any], paths: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.pictures.cache import EmbeddingCache
-from ltpll.pictures.embedding import EmbeddedBlock
-from ltpll.pictures.output import ID, texts_of_columns, write_features
+from ltpll.pictures.output import ID, check_features_file, texts_of_columns, write_features
 from ltpll.tables.opening import open_table
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def embed_texts(
     on_progress: Callable[[int, int], object] | None = None,
     device: str = "auto",
 ) -> npt.NDArray[np.float32]:
-    """Write the features of texts to an .npy file, in constant memory, as `embed_pictures` does.
+    """Write the features of texts to an .npy file, in constant memory, as for pictures.
 
     Args:
         rows: The texts, and their ids if there are any, as from `read_texts`.
@@ -63,22 +62,17 @@ def embed_texts(
     Raises:
         InputError: They cannot be encoded, or the cache or `out` cannot be written.
     """
+    check_features_file(out)
     texts = rows["text"]
-    blocks = _embedded_blocks(texts, encoder, cache, device)
-    ids = {name: cells for name, cells in rows.items() if name == ID}
-    written = write_features(out, len(texts), encoder.n_outputs, blocks, ids, on_progress)
-    encoder.n_cut = encoder.count_cut(texts)
-    return written.x
-
-
-def _embedded_blocks(
-    texts: Sequence[str], encoder: SentenceEncoder, cache: Path, device: str
-) -> Generator[EmbeddedBlock]:
     stored = EmbeddingCache(cache / "embeddings" / encoder.fingerprint(), encoder.n_outputs)
     digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
     for first in range(0, len(texts), BLOCK):
-        rows = range(first, min(first + BLOCK, len(texts)))
-        new = {digests[row]: texts[row] for row in rows if digests[row] not in stored}
+        block = zip(digests[first : first + BLOCK], texts[first : first + BLOCK], strict=True)
+        new = {digest: text for digest, text in block if digest not in stored}
         if new:
             stored.store_features(list(new), encoder.encode(list(new.values()), device=device))
-        yield EmbeddedBlock(list(rows), stored.stored_features([digests[row] for row in rows]), {})
+        if on_progress is not None:
+            on_progress(min(first + BLOCK, len(texts)), len(texts))
+    encoder.n_cut = encoder.count_cut(texts)
+    ids = {name: cells for name, cells in rows.items() if name == ID}
+    return write_features(out, stored, dict(enumerate(digests)), ids)
