@@ -167,28 +167,27 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     with torch.inference_mode():
         expected = network(torch.from_numpy(pictures)).numpy()
     file = None if cache is None else cache / f"{backbone.fingerprint()}-{FORMAT}.onnx"
+
+    def agreeing(content: bytes) -> Any:
+        """The session of a model, unless its results are not those of the network."""
+        session = trusted_session(content, threads=1)
+        features = session.run(None, {"x": pictures})[0]
+        if features.shape != expected.shape:
+            return None
+        largest = np.abs(features - expected).max()
+        return session if largest <= TOLERANCE * np.abs(expected).max() else None
+
     with suppress(Exception):  # a damaged file is written again
-        if file is not None and file.is_file():
-            session = trusted_session(file.read_bytes(), threads=1)
-            if _results_agree(session, pictures, expected):
-                return session
+        if file is not None and (session := agreeing(file.read_bytes())) is not None:
+            return session
     # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
-        content = _export(network, side)
-        session = trusted_session(content, threads=1)
-        if _results_agree(session, pictures, expected):
-            if file is not None:
-                with suppress(InputError):  # the cache is full or read-only
-                    write_atomically(file, content)
-            return session
+        session = agreeing(content := _export(network, side))
+        if session is not None and file is not None:
+            with suppress(InputError):  # the cache is full or read-only
+                write_atomically(file, content)
+        return session
     return None
-
-
-def _results_agree(session: Any, pictures: Array, expected: Array) -> bool:
-    features = session.run(None, {"x": pictures})[0]
-    if features.shape != expected.shape:
-        return False
-    return bool(np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max())
 
 
 def _export(network: nn.Module, side: int) -> bytes:

@@ -33,11 +33,8 @@ Pooling = Literal["pooler", "first", "mean"]
 class TransformersEncoder(nn.Module):
     """A picture model of `transformers` that returns one row of features per picture.
 
-    Args:
-        model: The model.
-        pooling: "pooler" uses the model's pooled output; "first" the first token, which the head of
-            a classifier reads; "mean" the mean over all tokens or positions.
-        reverse: Whether the model expects blue, green, red.
+    They are the model's pooled output, the first token, which the head of a classifier reads, or
+    the mean over all tokens or positions. With `reverse`, the model expects blue, green, red.
     """
 
     def __init__(
@@ -108,10 +105,7 @@ def encoder_from_architecture(architecture: Mapping[str, Any]) -> TransformersEn
 def model_folder(source: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Path:
     """The folder of a model: the source itself, the hub's local cache, or a download into it.
 
-    Args:
-        source: A folder, or the name of a model on the hub.
-        needed: The files of a model, as patterns.
-        optional: Files that are downloaded if they are there.
+    It has the `needed` files, given as patterns; the `optional` ones are downloaded as well.
 
     Raises:
         InputError: If there is no such model, it lacks a file, or the hub does not answer within

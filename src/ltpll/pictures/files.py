@@ -28,7 +28,7 @@ SUFFIXES = {f".{name}" for name in NAMES.split()}
 DRAFT = 2  # a JPEG is decoded at a fraction of its size if that is this many times what is needed
 LONGEST_CROP = 8  # the longer edge over the shorter one of what is scaled before a crop
 # As in addresses of parts of a picture.
-BOX = re.compile(r"#xywh=" + ",".join([r"([0-9.]{1,20})"] * 4) + "$")
+BOX = re.compile(r"#xywh=" + ",".join([r"([0-9]{1,16}\.?[0-9]{0,16})"] * 4) + "$")
 DECODING = 1  # increase it when the pixels of a picture change: stored embeddings are not used then
 
 
@@ -50,10 +50,7 @@ def split_box(path: str) -> tuple[str, tuple[float, ...] | None]:
     found = BOX.search(path)
     if found is None:
         return path, None
-    try:
-        return path[: found.start()], tuple(map(float, found.groups()))
-    except ValueError:  # several points in a number
-        return path, None
+    return path[: found.start()], tuple(map(float, found.groups()))
 
 
 def list_pictures(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,12 +70,16 @@ class Jitter:
         return noisy * (torch.rand(x.shape, **drawn) >= self.dropout) if self.dropout else noisy
 
 
-class ViewSource(Protocol):
-    """Where a trainer gets its views from: `Views`, `FeatureViews` or `ImageViews`.
+class ViewSource:
+    """Where a trainer gets its views from: `Views`, `FeatureViews` or `ImageViews`."""
 
-    With `places`, `draw` only returns views of these rows. They are the same as if all rows were
-    drawn, so that several processes can share a batch.
-    """
+    def plain(self, x: Tensor) -> Tensor:
+        """The batch without augmentation, as floats; predictions use it."""
+        return x.float()
+
+    def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+        """A view of this kind of a batch that `plain` has returned, which is not changed."""
+        raise NotImplementedError
 
     def draw(
         self,
@@ -83,13 +87,23 @@ class ViewSource(Protocol):
         kinds: Sequence[ViewKind],
         generator: torch.Generator,
         places: Tensor | None = None,
-    ) -> tuple[Tensor, ...]: ...
+    ) -> tuple[Tensor, ...]:
+        """Draw one view of the batch per kind.
 
-    def plain(self, x: Tensor) -> Tensor: ...
+        Args:
+            x: The batch.
+            kinds: The kind of each view, "weak" or "strong".
+            generator: The source of randomness.
+            places: The rows to return; all by default. Their views are the same as if all rows were
+                drawn, so that several processes can share a batch.
+        """
+        plain = self.plain(x)
+        views = [self.one_view(plain, kind, generator) for kind in kinds]
+        return tuple(view if places is None else view[places] for view in views)
 
 
 @dataclass(frozen=True)
-class Views:
+class Views(ViewSource):
     """A weak and a strong policy, each a sequence of functions.
 
     Args:
@@ -105,30 +119,8 @@ class Views:
     weak: Sequence[ViewPolicy] = field(default_factory=tuple)
     strong: Sequence[ViewPolicy] = field(default_factory=tuple)
 
-    def plain(self, x: Tensor) -> Tensor:
-        """The batch without augmentation, as floats; predictions use it."""
-        return x.float()
-
-    def draw(
-        self,
-        x: Tensor,
-        kinds: Sequence[ViewKind],
-        generator: torch.Generator,
-        places: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
-        """Draw one view of the batch per kind.
-
-        Args:
-            x: The batch.
-            kinds: The kind of each view, "weak" or "strong".
-            generator: The source of randomness.
-            places: The rows to return; all by default.
-        """
-        policies = {"weak": self.weak, "strong": self.strong}
-        views = []
-        for kind in kinds:
-            view = self.plain(x)
-            for policy in policies[kind]:
-                view = policy(view, generator)
-            views.append(view if places is None else view[places])
-        return tuple(views)
+    def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+        """The batch after the functions of its kind."""
+        for policy in self.weak if kind == "weak" else self.strong:
+            plain = policy(plain, generator)
+        return plain
