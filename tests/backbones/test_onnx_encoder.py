@@ -71,8 +71,8 @@ def test_onnxruntime_reports_nothing_and_leaves_nothing_in_the_home_folder(tmp_p
     home = tmp_path / "home"
     home.mkdir()
     program = (
-        "from ltpll.backbones.onnx_encoder import trusted_session; "
-        f"trusted_session(open({str(path)!r}, 'rb').read())"
+        "from ltpll.backbones.onnx_encoder import onnx_session; "
+        f"onnx_session(open({str(path)!r}, 'rb').read(), 'x')"
     )
     environment = {
         name: value

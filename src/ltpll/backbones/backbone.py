@@ -73,11 +73,7 @@ class Backbone(nn.Module):
 
     @torch.no_grad()
     def count_features(self, height: int, width: int) -> int:
-        """Run the encoder once on a picture of this size, and return the number of its features.
-
-        Raises:
-            InputError: If it does not take such pictures, or does not return one row of features.
-        """
+        """Run the encoder once on a picture of this size, and return the number of its features."""
         modes = {module: module.training for module in self.modules()}
         self.eval()
         like = next(self.encoder.parameters(), torch.empty(0))
@@ -198,11 +194,7 @@ def hash_of_weights(described: str, network: nn.Module) -> str:
 
 
 def save_backbone(backbone: Backbone, path: Path) -> None:
-    """Write a safetensors file of the weights, with the rest as text in its header.
-
-    Raises:
-        InputError: If the network is the user's own, which cannot be built again from text.
-    """
+    """Write a safetensors file of the weights, with the rest as text in its header."""
     header = {KEY: json.dumps(backbone.record())}
     tensors = backbone.state_dict().items()
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors}
@@ -210,11 +202,7 @@ def save_backbone(backbone: Backbone, path: Path) -> None:
 
 
 def load_backbone(path: Path) -> Backbone:
-    """Read a backbone from a file that `save_backbone` has written.
-
-    Raises:
-        InputError: If the file is damaged, or does not hold a backbone.
-    """
+    """Read a backbone from a file that `save_backbone` has written."""
     try:
         with safe_open(path, framework="pt") as file:
             record = parse_json((file.metadata() or {}).get(KEY) or "null")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.backbones.backbone import Backbone
-from ltpll.backbones.onnx_encoder import OnnxEncoder, trusted_session
+from ltpll.backbones.onnx_encoder import OnnxEncoder, onnx_session
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
 from ltpll.validation import chosen_device
@@ -170,7 +170,7 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
 
     def agreeing(content: bytes) -> Any:
         """The session of a model, unless its results are not those of the network."""
-        session = trusted_session(content, threads=1)
+        session = onnx_session(content, backbone.name, threads=1)
         features = session.run(None, {"x": pictures})[0]
         if features.shape != expected.shape:
             return None

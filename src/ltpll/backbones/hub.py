@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,11 +60,7 @@ class TransformersEncoder(nn.Module):
 def load_pretrained(
     source: str | Path,
 ) -> tuple[TransformersEncoder, Preprocessing, dict[str, Any]]:
-    """An encoder, its preprocessing and its architecture, from a folder or the hub.
-
-    Raises:
-        InputError: If there is no such model, or it is not an encoder of pictures.
-    """
+    """An encoder, its preprocessing and its architecture, from a folder or the hub."""
     folder = model_folder(source, NEEDED)
     with reading_model(f"The backbone {source}", ANOTHER_MODEL):
         config = read_config(folder)
@@ -78,11 +75,7 @@ def load_pretrained(
 
 
 def encoder_from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
-    """The encoder that `load_pretrained` described, with weights that are not set.
-
-    Raises:
-        InputError: If the description, which may come from anywhere, is not that of an encoder.
-    """
+    """The encoder that `load_pretrained` described, with weights that are not set."""
     pooling: Any = architecture.get("pooling")
     reverse: Any = architecture.get("reverse")
     with reading_model("The network of a saved backbone", "save it again") as transformers:
@@ -106,10 +99,6 @@ def model_folder(source: str | Path, needed: Sequence[str], optional: Sequence[s
     """The folder of a model: the source itself, the hub's local cache, or a download into it.
 
     It has the `needed` files, given as patterns; the `optional` ones are downloaded as well.
-
-    Raises:
-        InputError: If there is no such model, it lacks a file, or the hub does not answer within
-            seconds.
     """
     folder = Path(source)
     if folder.exists():
@@ -154,13 +143,18 @@ def _absent(folder: Path, needed: Sequence[str]) -> str | None:
     return next((name for name in needed if not any(folder.glob(name))), None)
 
 
+def package_folder(package: str, what: str, install: str) -> Path:
+    """The folder of an installed package of weights, which is not imported."""
+    with required_by(what, install=install):
+        found = find_spec(package)
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(name=package)
+    return Path(found.origin).parent
+
+
 @contextmanager
 def reading_model(what: str, advice: str, install: str = INSTALL) -> Iterator[Any]:
-    """Import `transformers`, keep it silent, and turn all errors of the block into one sentence.
-
-    Raises:
-        InputError: If the block fails.
-    """
+    """Import `transformers`, keep it silent, and turn all errors of the block into one sentence."""
     with required_by(what, install=install):
         import transformers
         from transformers.utils import logging
@@ -185,12 +179,7 @@ def read_config(folder: Path) -> Any:
 
 
 def read_model(folder: Path, config: Any, reads: str) -> tuple[Any, set[str]]:
-    """A model with its weights, and the names of weights that are missing and therefore random.
-
-    Raises:
-        ValueError: Weights other than those of the pooler are missing, or the input is not called
-            `reads`. Damaged files raise other errors.
-    """
+    """A model with its weights, and the names of weights that are missing and therefore random."""
     import transformers
 
     model, report = transformers.AutoModel.from_pretrained(
@@ -219,11 +208,7 @@ def _check_reads(model: nn.Module, reads: str) -> None:
 
 
 def _config(values: Any) -> Any:
-    """The config object of these values.
-
-    Raises:
-        ValueError: `transformers` does not know it, or it describes an enormous network.
-    """
+    """The config object of these values; what is wrong with them is a ValueError."""
     from transformers import CONFIG_MAPPING, __version__
 
     _check_numbers(values)

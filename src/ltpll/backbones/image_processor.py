@@ -20,11 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_processor(folder: Path) -> tuple[Preprocessing, bool]:
-    """What the image processor of a model does to a picture, and whether it reverses the channels.
-
-    Raises:
-        ValueError: `Preprocessing` cannot do the same. A damaged description raises other errors.
-    """
+    """What the image processor of a model does to a picture, and whether it reverses the channels."""
     from transformers import AutoImageProcessor
 
     processor = AutoImageProcessor.from_pretrained(

@@ -60,7 +60,7 @@ class OnnxEncoder(nn.Module):
 
     def open(self, threads: int | None = None) -> None:
         """Prepare the model for this number of CPU threads; None for onnxruntime's choice."""
-        self._session = checked_session(self.content.cpu().numpy().tobytes(), self.name, threads)
+        self._session = onnx_session(self.content.cpu().numpy().tobytes(), self.name, threads)
 
     def forward(self, pictures: Tensor) -> Tensor:
         if self._session is None:
@@ -91,11 +91,7 @@ class OnnxEncoder(nn.Module):
 
 
 def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
-    """Read an ONNX file, and the preprocessing from NAME.onnx.json beside it, if there is one.
-
-    Raises:
-        InputError: If it is not an encoder of pictures, or damaged.
-    """
+    """Read an ONNX file, and the preprocessing from NAME.onnx.json beside it, if there is one."""
     with required_by(f"The backbone {path}", install=INSTALL):
         import onnx
     try:
@@ -107,7 +103,7 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         raise InputError(
             f"{path} is not an ONNX model that can be read ({first_line(error)}): give another."
         ) from None
-    session = checked_session(content, str(path))
+    session = onnx_session(content, str(path))
     if [output.name for output in session.get_outputs()] == ["logits", "probabilities"]:
         raise InputError(
             f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
@@ -117,36 +113,16 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
     )
 
 
-def checked_session(content: bytes, name: str, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a model from anywhere.
-
-    Raises:
-        InputError: If the model is damaged, or has external data, which could be any file.
-    """
-    with required_by(f"The network {name}", install=INSTALL):
-        import onnx
-    try:
-        with tempfile.TemporaryDirectory() as empty:
-            onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
-        return trusted_session(content, threads)
-    except InputError:
-        raise
-    except Exception as error:  # onnx and onnxruntime raise many kinds of errors
-        raise InputError(
-            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it "
-            "again."
-        ) from None
-
-
-def trusted_session(content: bytes, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a trusted model.
+def onnx_session(content: bytes, name: str, threads: int | None = None) -> Any:
+    """A session of onnxruntime on the CPU for a model, which may come from anywhere.
 
     Only this function imports onnxruntime, so that nothing is reported to anybody.
     """
     # Else it writes a device id into the user's cache folder and sends events over the network,
     # from the moment it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    with required_by("An ONNX model", install=INSTALL):
+    with required_by(f"The network {name}", install=INSTALL):
+        import onnx
         import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # for Windows, which ignores the variable
@@ -154,7 +130,15 @@ def trusted_session(content: bytes, threads: int | None = None) -> Any:
     options.log_severity_level = 4  # errors arrive as exceptions
     if threads is not None:
         options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    try:
+        with tempfile.TemporaryDirectory() as empty:
+            onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnx and onnxruntime raise many kinds of errors
+        raise InputError(
+            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it "
+            "again."
+        ) from None
 
 
 def picture_input(session: Any, name: str) -> Any:

@@ -85,11 +85,7 @@ class Preprocessing:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Preprocessing:
-        """Restore it.
-
-        Raises:
-            InputError: If the record, which may come from any file, is damaged.
-        """
+        """Restore it; a damaged record, which may come from any file, is an InputError."""
         names = [field.name for field in fields(cls)]
         if not isinstance(record, Mapping) or not set(record) <= set(names):
             raise InputError(

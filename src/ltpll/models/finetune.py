@@ -134,11 +134,7 @@ class FineTune(Configurable):
         return f"FineTune({self.backbone.name!r}, {listed})"
 
     def record(self) -> dict[str, Any]:
-        """Everything but the weights, as JSON values.
-
-        Raises:
-            InputError: If the backbone is a network of the user's own, which can only be pickled.
-        """
+        """Everything but the weights, as JSON values; networks of one's own are refused."""
         return {**self.get_params(), "backbone": self.backbone.record()}
 
     @classmethod

@@ -27,11 +27,7 @@ def embedding_cache_folder() -> Path:
 
 
 def content_digest(file: str) -> bytes:
-    """The SHA-256 of a picture's file, and of the part of it that is meant.
-
-    Raises:
-        PictureError: The file cannot be read.
-    """
+    """The SHA-256 of a picture's file and of the part that is meant, or a `PictureError`."""
     check_picture_file(file)
     name, box = split_box(file)
     try:
@@ -50,9 +46,6 @@ class EmbeddingCache:
     Args:
         folder: The folder, which is created.
         n_features: The length of an embedding.
-
-    Raises:
-        InputError: The folder cannot be written.
     """
 
     def __init__(self, folder: Path, n_features: int) -> None:

@@ -101,11 +101,7 @@ def _resolved_folder(folder: Path) -> Path:
 
 
 def picture_files(folder: Path, paths: Sequence[str]) -> list[str]:
-    """The files for the paths of a table, with links resolved; they need not exist.
-
-    Raises:
-        InputError: A path leads out of the folder.
-    """
+    """The files for the paths of a table, with links resolved; they need not exist."""
     root = _resolved_folder(folder)
     return [_file_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
 
@@ -140,11 +136,7 @@ def check_picture_file(file: str) -> None:
 
 
 def decode_picture(file: str, how: Preprocessing) -> npt.NDArray[np.uint8]:
-    """Decode one picture as a square, (side, side, 3).
-
-    Raises:
-        PictureError: The picture cannot be read.
-    """
+    """Decode one picture as a square, (side, side, 3), or raise a `PictureError`."""
     from PIL import Image, UnidentifiedImageError
 
     check_picture_file(file)

@@ -53,9 +53,6 @@ def write_features(
 
     Returns:
         The features, mapped from the file.
-
-    Raises:
-        InputError: `out` cannot be written.
     """
 
     def write(file: Any) -> None:
@@ -83,9 +80,6 @@ def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
     Returns:
         For each of "path" and "id", as far as they are there, the text of every row; nothing if
         `ltpll embed` did not write the file, or the rows have no names.
-
-    Raises:
-        InputError: The table beside the file is about another number of rows.
     """
     path = rows_file(out)
     if out.suffix.lower() != ".npy" or not path.is_file():
@@ -113,9 +107,6 @@ def paths_in_table(path: Path, name: str | None = None) -> tuple[str, list[str]]
     Args:
         path: The table.
         name: The column; by default path, or else id.
-
-    Raises:
-        InputError: The table cannot be read, or has no such column.
     """
     table = open_table(path)
     found = name or next((one for one in (PATH, ID) if one in table.names), None)

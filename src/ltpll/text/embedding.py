@@ -24,9 +24,6 @@ def read_texts(path: Path, column: str) -> dict[str, list[str]]:
     """The texts in a column of a table, and the ids of their rows if it has a column id.
 
     Rows with the same id and the same text, such as the answers of several annotators, are one.
-
-    Raises:
-        InputError: The table cannot be read, or has no such column.
     """
     table = open_table(path)
     texts = texts_of_columns(table, [column])[column]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -178,20 +177,11 @@ class SentenceEncoder:
 
 
 def _packaged_folder() -> Path:
-    """The weights inside the package, which itself is not imported."""
-    with required_by(f"The text encoder {NAME}", install=INSTALL):
-        found = find_spec(PACKAGE)
-        if found is None or found.origin is None:
-            raise ModuleNotFoundError(name=PACKAGE)
-    return Path(found.origin).parent / "model"
+    return hub.package_folder(PACKAGE, f"The text encoder {NAME}", INSTALL) / "model"
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """Pooling, length of a window and padding, from the files of a model.
-
-    Raises:
-        ValueError: They cannot be used.
-    """
+    """Pooling, length of a window and padding, from the files of a model."""
     config, pooling, sentences = (
         parse_json(file.read_bytes()) if (file := folder / name).is_file() else {}
         for name in ("config.json", *OPTIONAL)

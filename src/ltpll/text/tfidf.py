@@ -137,11 +137,7 @@ class TfidfText:
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The fitted encoder that `record` described.
-
-        Raises:
-            InputError: If the record is damaged, or has another format.
-        """
+        """The fitted encoder that `record` described; a damaged record is an InputError."""
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
@@ -191,11 +187,7 @@ def _vectorizer(name: str, **how: Any) -> Any:
 
 
 def readable_texts(texts: Sequence[str], longest: int) -> tuple[list[str], int]:
-    """Texts of at most `longest` characters that can be encoded, and how many had to be cut.
-
-    Raises:
-        InputError: If they are not a sequence of texts.
-    """
+    """Texts of at most `longest` characters that can be encoded, and how many had to be cut."""
     if isinstance(texts, str):
         raise InputError(f"The texts are one text, {shown(texts)}: give a list of texts.")
     wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
