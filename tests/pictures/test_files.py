@@ -343,13 +343,6 @@ def test_stretching_changes_the_aspect_ratio(tmp_path):
     np.testing.assert_array_equal(found, picture.resize((16, 16), Image.Resampling.BICUBIC))
 
 
-def test_padding_is_the_same_with_a_side_and_with_a_preprocessing(tmp_path):
-    Image.fromarray(noise(50, 20)).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(
-        read_pictures(tmp_path, ["a.png"], Preprocessing(16)).x[0], one(tmp_path, "a.png", 16)
-    )
-
-
 @pytest.mark.parametrize("fit", ["pad", "crop", "stretch"])
 @pytest.mark.parametrize("size", [(800, 600), (130, 520), (65, 64)])
 def test_a_jpeg_is_never_decoded_smaller_than_needed(tmp_path, monkeypatch, fit, size):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -116,8 +116,8 @@ class Views(ViewSource):
         >>> classifier = PartialLabelClassifier("corr", views=views)
     """
 
-    weak: Sequence[ViewPolicy] = field(default_factory=tuple)
-    strong: Sequence[ViewPolicy] = field(default_factory=tuple)
+    weak: Sequence[ViewPolicy] = ()
+    strong: Sequence[ViewPolicy] = ()
 
     def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
         """The batch after the functions of its kind."""
