@@ -4,7 +4,7 @@
 
 Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the
 size of photos with some noise. A plain loop decodes 32 pictures with Pillow and then runs the
-network, in torch or in onnxruntime with its default settings; `embedded_blocks` decodes in threads
+network, in torch or in onnxruntime with its default settings; `embedded_pictures` decodes in threads
 meanwhile, and stores features in an empty cache. Preparing the network is not counted. CPU time is
 changed less by other programs.
 
@@ -34,9 +34,8 @@ from PIL import Image
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.backbones.embedder import Embedder
-from ltpll.pictures.embedding import embedded_blocks
+from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.files import list_pictures
-from ltpll.pictures.output import embed_pictures
 from ltpll.runs.environment import environment
 
 SIZES = {
@@ -197,9 +196,8 @@ def stream(files: Sequence[str], backbone: Backbone, embedder: Embedder) -> tupl
         patch("ltpll.backbones.embedder.Embedder", lambda *_, **__: embedder),
     ):
         began = time.perf_counter()
-        blocks = embedded_blocks(folder, paths, backbone, Path(cache))
-        features = [block.features for block in blocks]
-        return time.perf_counter() - began, np.concatenate(features)
+        features = embedded_pictures(folder, paths, backbone, cache=Path(cache)).x
+        return time.perf_counter() - began, features
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -245,7 +243,8 @@ def peak(folder: Path, n: int) -> dict[str, Any]:
     ):
         began = time.perf_counter()
         paths = list_pictures(folder)[:n]
-        embed_pictures(folder, paths, backbone, Path(out) / "e.npy", cache=Path(out) / "cache")
+        places = {"out": Path(out) / "e.npy", "cache": Path(out) / "cache"}
+        embedded_pictures(folder, paths, backbone, **places)
         seconds = time.perf_counter() - began
     return {
         "pictures": n,

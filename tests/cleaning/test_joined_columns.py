@@ -186,7 +186,7 @@ def test_the_exported_model_takes_the_features_and_the_encoded_columns(trees, tm
     pictures = embedded_pictures(
         trees / "pictures", frame["path"].tolist(), backbone, cache=tmp_path, device="cpu"
     )
-    x = encoder.join(pictures.features, encoder.transform(frame))
+    x = encoder.join(pictures.x, encoder.transform(frame))
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     ours = load_classifier(trees / "run", record, "cpu").predict_proba(x)
     np.testing.assert_allclose(session.run(["probabilities"], {"x": x})[0], ours, atol=1e-4)

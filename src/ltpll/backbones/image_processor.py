@@ -12,7 +12,6 @@ import numpy as np
 
 from ltpll.backbones.preprocessing import LARGEST_SIDE, Preprocessing, Resample
 
-FILES = ("preprocessor_config.json", "processor_config.json")
 RESAMPLES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
 # Of the example: a white square in the middle of a black picture.
 HEIGHT, WIDTH, SQUARE = 400, 600, 100
@@ -21,11 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_processor(folder: Path) -> tuple[Preprocessing, bool]:
-    """What the image processor of a model does to a picture, and whether it reverses the channels.
-
-    Raises:
-        ValueError: `Preprocessing` cannot do the same. A damaged description raises other errors.
-    """
+    """What the image processor of a model does to a picture, and whether it reverses the channels."""
     from transformers import AutoImageProcessor
 
     processor = AutoImageProcessor.from_pretrained(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,7 @@ INSTALL = "'ltpll[onnx]'"
 SIDE = 224  # for networks that accept pictures of any size
 FEATURES = ("features", "embedding", "embeddings", "pooler_output", "image_embeds")
 FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-SETTINGS = [field.name for field in fields(Preprocessing)]
-MOST_FEATURES, MOST_PICTURES = 1 << 20, 1024  # of a model, and at a time
+MOST_FEATURES = 1 << 20
 
 
 class OnnxEncoder(nn.Module):
@@ -34,13 +31,15 @@ class OnnxEncoder(nn.Module):
 
     Args:
         content: The model, without external data; empty if `load_state_dict` sets it later.
-        n_features: The number of features.
+        n_features: The number of features; None if it is not known yet.
         name: What messages call it.
     """
 
     content: Tensor
 
-    def __init__(self, content: bytes, n_features: int, name: str = "a saved backbone") -> None:
+    def __init__(
+        self, content: bytes, n_features: int | None, name: str = "a saved backbone"
+    ) -> None:
         super().__init__()
         self.n_features, self.name = n_features, name
         held = np.frombuffer(bytearray(content), np.uint8)
@@ -61,33 +60,24 @@ class OnnxEncoder(nn.Module):
 
     def open(self, threads: int | None = None) -> None:
         """Prepare the model for this number of CPU threads; None for onnxruntime's choice."""
-        self._session = checked_session(self.content.cpu().numpy().tobytes(), self.name, threads)
+        self._session = onnx_session(self.content.cpu().numpy().tobytes(), self.name, threads)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        rows = pictures.detach().cpu().numpy()
-        features = torch.from_numpy(self._run(rows)).flatten(1)
-        if features.shape != (len(rows), self.n_features):
+        if self._session is None:
+            self.open()
+        given, wanted = picture_input(self._session, self.name), features_output(self._session)
+        rows = pictures.detach().cpu().numpy().astype(FLOATS[given.type], copy=False)
+        # Some networks take one picture at a time only.
+        parts = np.split(rows, len(rows)) if given.shape[0] == 1 and len(rows) else [rows]
+        found = [self._session.run([wanted], {given.name: part})[0] for part in parts]
+        features = torch.from_numpy(np.concatenate(found).astype(np.float32))
+        expected = (len(rows), self.n_features)
+        if self.n_features is not None and features.flatten(1).shape != expected:
             raise InputError(
                 f"The network {self.name} returns an array of shape {tuple(features.shape)} for "
                 f"{len(rows)} pictures: it must return {self.n_features} features for each."
             )
         return features.to(pictures.device)
-
-    def _run(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        if self._session is None:
-            self.open()
-        given, wanted = picture_input(self._session, self.name), features_output(self._session)
-        rows = rows.astype(FLOATS[given.type], copy=False)
-        fixed = given.shape[0] if isinstance(given.shape[0], int) else None
-        if fixed is None:
-            return np.asarray(self._session.run([wanted], {given.name: rows})[0], np.float32)
-        # A model for a fixed number of pictures: the last rows are filled up.
-        padded = np.concatenate([rows, np.zeros((-len(rows) % fixed, *rows.shape[1:]), rows.dtype)])
-        parts = [
-            self._session.run([wanted], {given.name: part})[0]
-            for part in np.split(padded, len(padded) // fixed)
-        ]
-        return np.concatenate(parts).astype(np.float32)[: len(rows)]
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
         # The size of a model is known only now.
@@ -101,15 +91,9 @@ class OnnxEncoder(nn.Module):
 
 
 def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
-    """Read an ONNX file, and the preprocessing from its metadata or NAME.onnx.json beside it.
-
-    Raises:
-        InputError: If it is not an encoder of pictures, or damaged.
-    """
+    """Read an ONNX file, and the preprocessing from NAME.onnx.json beside it, if there is one."""
     with required_by(f"The backbone {path}", install=INSTALL):
         import onnx
-    if not path.is_file():
-        raise InputError(f"There is no file {path}: give the path of an ONNX model.")
     try:
         model = onnx.load(path, load_external_data=False)
         # Refuses paths that lead out of the folder.
@@ -117,61 +101,28 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         content = model.SerializeToString()
     except Exception as error:  # onnx and protobuf raise many kinds of errors
         raise InputError(
-            f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again."
+            f"{path} is not an ONNX model that can be read ({first_line(error)}): give another."
         ) from None
-    session = checked_session(content, str(path))
+    session = onnx_session(content, str(path))
     if [output.name for output in session.get_outputs()] == ["logits", "probabilities"]:
         raise InputError(
             f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
         )
-    preprocessing = _preprocessing(path, session, picture_input(session, str(path)))
-    encoder, side = OnnxEncoder(content, 1, str(path)), preprocessing.side
-    try:
-        features = encoder._run(np.zeros((1, 3, side, side), np.float32))
-    except Exception as error:  # onnxruntime raises many kinds of errors
-        raise InputError(
-            f"The network {path} fails on a picture of {side} × {side} pixels "
-            f"({first_line(error)}): export it again."
-        ) from None
-    if features.ndim < 2 or features.size != features.shape[1]:
-        raise InputError(
-            f"The network {path} returns an array of shape {features.shape} for one picture: it "
-            "must return one row of features."
-        )
-    encoder.n_features = features.shape[1]
-    return encoder, preprocessing
+    return OnnxEncoder(content, None, str(path)), _preprocessing(
+        path, picture_input(session, str(path))
+    )
 
 
-def checked_session(content: bytes, name: str, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a model from anywhere.
-
-    Raises:
-        InputError: If the model is damaged, or has external data, which could be any file.
-    """
-    with required_by(f"The network {name}", install=INSTALL):
-        import onnx
-    try:
-        with tempfile.TemporaryDirectory() as empty:
-            onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
-        return trusted_session(content, threads)
-    except InputError:
-        raise
-    except Exception as error:  # onnx and onnxruntime raise many kinds of errors
-        raise InputError(
-            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it "
-            "again."
-        ) from None
-
-
-def trusted_session(content: bytes, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a trusted model.
+def onnx_session(content: bytes, name: str, threads: int | None = None) -> Any:
+    """A session of onnxruntime on the CPU for a model, which may come from anywhere.
 
     Only this function imports onnxruntime, so that nothing is reported to anybody.
     """
     # Else it writes a device id into the user's cache folder and sends events over the network,
     # from the moment it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    with required_by("An ONNX model", install=INSTALL):
+    with required_by(f"The network {name}", install=INSTALL):
+        import onnx
         import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # for Windows, which ignores the variable
@@ -179,29 +130,32 @@ def trusted_session(content: bytes, threads: int | None = None) -> Any:
     options.log_severity_level = 4  # errors arrive as exceptions
     if threads is not None:
         options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    try:
+        with tempfile.TemporaryDirectory() as empty:
+            onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnx and onnxruntime raise many kinds of errors
+        raise InputError(
+            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it "
+            "again."
+        ) from None
 
 
 def picture_input(session: Any, name: str) -> Any:
     """The only input of a session, checked to be a batch of normalised square pictures."""
-    given, *others = session.get_inputs() or [None]
-    sizes = () if given is None else tuple(given.shape)
-    fixed = {length for length in sizes[2:] if isinstance(length, int)}
-    if (
-        others
-        or given is None
-        or given.type not in FLOATS
-        or len(sizes) != 4
-        or (isinstance(sizes[1], int) and sizes[1] != 3)
-        or len(fixed) > 1
-        or (isinstance(sizes[0], int) and not 1 <= sizes[0] <= MOST_PICTURES)
-    ):
-        inputs = ", ".join(f"{one.type} {one.shape}" for one in session.get_inputs())
-        raise InputError(
-            f"The network {name} reads {shown(inputs)}: it must read floats of shape (batch, 3, "
-            f"side, side), with a dynamic batch or at most {MOST_PICTURES} pictures."
-        )
-    return given
+    inputs = session.get_inputs()
+    for given in inputs[:1]:
+        batch, channels, *sides = given.shape if len(given.shape) == 4 else (0, 0)
+        fixed = {side for side in sides if isinstance(side, int)}
+        free = not isinstance(batch, int) or batch == 1
+        colours = not isinstance(channels, int) or channels == 3
+        if given.type in FLOATS and free and colours and len(fixed) <= 1 == len(inputs):
+            return given
+    reads = ", ".join(f"{one.type} {one.shape}" for one in inputs)
+    raise InputError(
+        f"The network {name} reads {shown(reads)}: it must read floats of shape (batch, 3, side, "
+        "side), with a dynamic batch."
+    )
 
 
 def features_output(session: Any) -> str:
@@ -210,30 +164,18 @@ def features_output(session: Any) -> str:
     return str(next((name for name in FEATURES if name in names), names[0]))
 
 
-def _preprocessing(path: Path, session: Any, given: Any) -> Preprocessing:
-    """From the file beside the model, or else its metadata, or else ImageNet's."""
+def _preprocessing(path: Path, given: Any) -> Preprocessing:
+    """From the file beside the model, or else ImageNet's."""
     beside = path.with_name(f"{path.name}.json")
     fixed = next((length for length in given.shape[2:] if isinstance(length, int)), None)
-    values: Any = {}
     try:
-        if beside.is_file():
-            values = parse_json(beside.read_bytes())
-        else:
-            for name, text in session.get_modelmeta().custom_metadata_map.items():
-                if name in SETTINGS:
-                    with suppress(ValueError):  # text that is not JSON is taken as it is
-                        text = parse_json(text)
-                    values[name] = text
+        values = parse_json(beside.read_bytes()) if beside.is_file() else {}
         values = {"side": fixed or SIDE} | values if isinstance(values, dict) else values
         preprocessing = Preprocessing.from_record(values)
+        if fixed not in (None, preprocessing.side):
+            raise ValueError(f"the network reads pictures of {fixed} pixels")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"The preprocessing of {path} cannot be used ({first_line(error)}): correct its "
-            f"metadata, or {beside.name} beside it."
+            f"The preprocessing in {beside} cannot be used ({first_line(error)}): correct it."
         ) from None
-    if fixed not in (None, preprocessing.side):
-        raise InputError(
-            f"The network {path} reads pictures of {fixed} pixels, but its description says "
-            f"{preprocessing.side}: correct it."
-        )
     return preprocessing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -55,7 +54,14 @@ class Preprocessing:
                 f"Pictures of {shown(side)} pixels cannot be cut out of {shown(resize)}: choose "
                 f"side <= resize <= {LARGEST_SIDE}."
             )
-        if not _are_three(self.mean, -math.inf) or not _are_three(self.std, 0):
+        object.__setattr__(self, "side", side)  # 224.0 in a file of JSON is 224
+        object.__setattr__(self, "resize", None if self.resize is None else resize)
+        try:
+            figures = np.asarray([self.mean, self.std])
+        except ValueError:  # they differ in length
+            figures = np.empty(0)
+        numbers = figures.shape == (2, 3) and figures.dtype.kind in "iuf"
+        if not numbers or not np.isfinite(figures).all() or figures[1].min() <= 0:
             raise InputError(
                 "Pictures need three means and three positive deviations, not "
                 f"{shown(self.mean)} and {shown(self.std)}."
@@ -65,8 +71,7 @@ class Preprocessing:
             ("interpolation", self.resample, get_args(Resample)),
         ):
             if value not in choices:
-                known = f"{', '.join(choices[:-1])} or {choices[-1]}"
-                raise InputError(f"Unknown {name} {shown(value)}: choose {known}.")
+                raise InputError(f"Unknown {name} {shown(value)}: choose {' or '.join(choices)}.")
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """8-bit pictures, (batch, 3, side, side), as the float input of the network."""
@@ -76,18 +81,11 @@ class Preprocessing:
 
     def record(self) -> dict[str, Any]:
         """As JSON values; `from_record` restores it."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Preprocessing:
-        """Restore it.
-
-        Raises:
-            InputError: If the record, which may come from any file, is damaged.
-        """
+        """Restore it; a damaged record, which may come from any file, is an InputError."""
         names = [field.name for field in fields(cls)]
         if not isinstance(record, Mapping) or not set(record) <= set(names):
             raise InputError(
@@ -97,17 +95,4 @@ class Preprocessing:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in record.items()
         }
-        for name in ("side", "resize"):
-            if values.get(name) is not None:
-                values[name] = whole_number(values[name], 1, name)
         return cls(**values)
-
-
-def _are_three(values: Any, above: float) -> bool:
-    """Whether these are three finite numbers above a bound."""
-    kinds: Any = (int, float, np.number)
-    return (
-        isinstance(values, tuple | list)
-        and len(values) == 3
-        and all(isinstance(v, kinds) and v > above and abs(v) < math.inf for v in values)
-    )

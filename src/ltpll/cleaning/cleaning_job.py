@@ -33,7 +33,7 @@ from ltpll.folds import check_folds, fold_splits
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.missing_share import AUTO, missing_parts, overall_share
-from ltpll.pictures.on_disk import rows_on_disk
+from ltpll.pictures.reading import rows_on_disk
 from ltpll.priors import PriorEstimate, estimate_prior
 from ltpll.runs.environment import environment
 from ltpll.runs.recording import (

@@ -25,9 +25,8 @@ from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.cache import embedding_cache_folder
 from ltpll.pictures.embedding import embedded_pictures
-from ltpll.pictures.on_disk import stored_pictures
 from ltpll.pictures.output import read_picture_names
-from ltpll.pictures.sizes import suitable_side
+from ltpll.pictures.reading import read_pictures, suitable_side
 from ltpll.tables.columns import id_key
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
@@ -288,14 +287,11 @@ def _with_pictures(
     how: dict[str, Any] = {"on_error": source.on_error, "on_progress": on_progress}
     if source.backbone is not None:
         how |= {"cache": embedding_cache_folder(), "device": device}
-        embedded = embedded_pictures(images, paths, source.backbone, **how)
-        x: npt.NDArray[Any] = embedded.features
-        kept, problems = embedded.kept, embedded.problems
+        found = embedded_pictures(images, paths, source.backbone, **how)
     else:
         preprocessing = source.preprocessing or Preprocessing(suitable_side(images, paths))
-        found = stored_pictures(images, paths, preprocessing, **how)
-        x, kept, problems = found.images, found.kept, found.problems
-    return Examples(table.select(kept) if problems else table, x, problems)
+        found = read_pictures(images, paths, preprocessing, **how)
+    return Examples(table.select(found.kept) if found.problems else table, found.x, found.problems)
 
 
 # ---- features in another file ------------------------------------------------------------------

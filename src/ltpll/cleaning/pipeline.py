@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ltpll.backbones.stored import save_backbone
+from ltpll.backbones.backbone import save_backbone
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.results import CleanedTable, Shares

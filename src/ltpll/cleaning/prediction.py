@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 import torch
 
 from ltpll.backbones import Backbone, Embedder, Preprocessing
-from ltpll.backbones.onnx_encoder import trusted_session
-from ltpll.backbones.stored import load_backbone
+from ltpll.backbones.backbone import load_backbone
+from ltpll.backbones.onnx_encoder import onnx_session
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder
@@ -218,10 +219,9 @@ def onnx_difference(
 
     It is that of logits, or of the probabilities of a committee. It is None without onnxruntime.
     """
-    try:
-        session = trusted_session(path.read_bytes())
-    except InputError:  # it is not installed
+    if find_spec("onnxruntime") is None:
         return None
+    session = onnx_session(path.read_bytes(), path.name)
     rng, shape = np.random.default_rng(0), (CHECKED, *classifier.input_shape_)
     if backbone is not None:
         shape = (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)

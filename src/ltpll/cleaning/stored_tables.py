@@ -85,7 +85,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
     """Write small copies of the pictures that a report shows."""
     from PIL import Image
 
-    from ltpll.pictures.files import read_pictures
+    from ltpll.pictures.reading import read_pictures
 
     flagged = np.flatnonzero(cleaned.issue)
     flagged = flagged[np.argsort(-cleaned.suspicion[flagged], kind="stable")]
@@ -96,7 +96,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
     paths = table.ids if table.paths is None else table.paths
     found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
     content = []
-    for picture in found.images:
+    for picture in found.x:
         stream = io.BytesIO()
         Image.fromarray(picture).save(stream, "JPEG", quality=80)
         content.append(stream.getvalue())

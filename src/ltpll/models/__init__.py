@@ -7,10 +7,9 @@ from typing import Any
 
 from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
-from ltpll.models.cnn import small_cnn
 from ltpll.models.finetune import FineTune
-from ltpll.models.mlp import linear, mlp
 from ltpll.models.resnet import resnet18
+from ltpll.models.small_networks import linear, mlp, small_cnn
 from ltpll.registry import unknown_name_error
 from ltpll.rng import seeded_layers
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.backbones import Backbone
-from ltpll.errors import InputError, first_line, shown
+from ltpll.errors import InputError, shown
 from ltpll.models.classifier import Classifier
 from ltpll.registry import Configurable
 from ltpll.validation import in_range
@@ -23,9 +23,8 @@ FEWEST_ROWS_FOR_NORM = 10_000
 # With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and
 # a tenth learns nothing in few epochs.
 SQUARED_LENGTH = 128.0
-LEAST_SPREAD = (
-    0.1  # the share of the squared length of features that is taken for their variance, at least
-)
+# The share of the squared length of features that is taken for their variance, at least.
+LEAST_SPREAD = 0.1
 CALIBRATION_BATCH = 32
 BatchNorm = nn.modules.batchnorm._NormBase  # all layers with running statistics
 
@@ -82,15 +81,19 @@ class FineTune(Configurable):
                 option is wrong.
         """
         self._check(shape)
-        frozen = bool(self.freeze_norm)
+        freeze_norm = bool(self.freeze_norm)
         if self.freeze_norm == "auto":
-            frozen = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
-        encoder = deepcopy(self.backbone).requires_grad_(self.layers == "all")
-        if self.layers == "last":
-            for part in last_parts(encoder.encoder):
-                part.requires_grad_(True)
+            freeze_norm = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
+        encoder = deepcopy(self.backbone).requires_grad_(False)
+        parts = [encoder.encoder] if self.layers == "all" else last_parts(encoder.encoder)
+        trained = {module for part in parts for module in part.requires_grad_(True).modules()}
+        frozen_norms = [
+            name
+            for name, module in encoder.named_modules()
+            if isinstance(module, BatchNorm) and (freeze_norm or module not in trained)
+        ]
         head = nn.Linear(encoder.n_features, n_classes)
-        return FineTunedClassifier(encoder, head, self.lr_factor, frozen).train()
+        return FineTunedClassifier(encoder, head, self.lr_factor, frozen_norms).train()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         backbone = self.backbone
@@ -99,11 +102,10 @@ class FineTune(Configurable):
                 f"The backbone is {shown(backbone)}: give a Backbone, such as "
                 "Backbone.from_pretrained('efficientnet-lite0')."
             )
-        if self.layers not in get_args(Layers):
-            raise InputError(f"layers is {shown(self.layers)}: choose 'all' or 'last'.")
-        if self.freeze_norm not in (True, False, "auto"):
+        if self.layers not in get_args(Layers) or self.freeze_norm not in (True, False, "auto"):
             raise InputError(
-                f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'."
+                f"layers is {shown(self.layers)} and freeze_norm is {shown(self.freeze_norm)}: "
+                "choose 'all' or 'last', and True, False or 'auto'."
             )
         in_range(self.lr_factor, "lr_factor", 0, above=True)
         if not backbone.trainable:
@@ -116,8 +118,12 @@ class FineTune(Configurable):
                 f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}."
             )
         side = backbone.preprocessing.side
-        if tuple(shape) != (3, side, side):
-            _check_size(backbone, shape)
+        if shape[1:] != (side, side) and backbone.count_features(*shape[1:]) != backbone.n_features:
+            raise InputError(
+                f"The backbone {backbone.name!r} returns {backbone.n_features} features for pictures "
+                f"of {side} × {side} pixels, and others for the given ones: read them with side "
+                f"{side}."
+            )
 
     def __sklearn_clone__(self) -> Self:
         return self.fresh()  # with the same backbone, because it is never changed
@@ -127,14 +133,8 @@ class FineTune(Configurable):
         listed = ", ".join(f"{name}={value!r}" for name, value in options.items())
         return f"FineTune({self.backbone.name!r}, {listed})"
 
-    # ---- saving ----------------------------------------------------------------------------------
-
     def record(self) -> dict[str, Any]:
-        """Everything but the weights, as JSON values.
-
-        Raises:
-            InputError: If the backbone is a network of the user's own, which can only be pickled.
-        """
+        """Everything but the weights, as JSON values; networks of one's own are refused."""
         return {**self.get_params(), "backbone": self.backbone.record()}
 
     @classmethod
@@ -154,8 +154,7 @@ class FineTunedClassifier(Classifier):
         encoder: The backbone; parameters without gradients are frozen.
         head: The linear layer.
         lr_factor: The learning rate of the encoder, as a multiple of the head's.
-        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen
-            layers.
+        frozen_norms: The names of the batch norms in the encoder that stay in evaluation mode.
     """
 
     encoder: Backbone
@@ -163,18 +162,12 @@ class FineTunedClassifier(Classifier):
     scale: Tensor
 
     def __init__(
-        self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool
+        self, encoder: Backbone, head: nn.Linear, lr_factor: float, frozen_norms: list[str]
     ) -> None:
         super().__init__(encoder, head)
-        self.lr_factor = lr_factor
+        self.lr_factor, self._frozen_norms = lr_factor, frozen_norms
         self.register_buffer("mean", torch.zeros(encoder.n_features))
         self.register_buffer("scale", torch.ones(()))
-        trained = [] if freeze_norm else _trained_norms(encoder.encoder)
-        self._frozen_norms = [
-            name
-            for name, module in encoder.named_modules()
-            if isinstance(module, BatchNorm) and not any(module is one for one in trained)
-        ]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = (self.encoder(x) - self.mean) * self.scale
@@ -241,35 +234,3 @@ def _parts(module: nn.Module, most: float) -> list[nn.Module]:
     if _n_layers(module) <= most or not children:
         return [module]
     return [part for child in children for part in _parts(child, most)]
-
-
-def _trained_norms(encoder: nn.Module) -> list[nn.Module]:
-    """The batch norms of layers that are trained."""
-    whole = all(parameter.requires_grad for parameter in encoder.parameters())
-    modules = [
-        one for part in ([encoder] if whole else last_parts(encoder)) for one in part.modules()
-    ]
-    return [module for module in modules if isinstance(module, BatchNorm)]
-
-
-def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
-    """Refuse pictures of a size that the encoder does not take."""
-    first = next(backbone.parameters())
-    modes = {module: module.training for module in backbone.modules()}
-    backbone.eval()
-    try:
-        with torch.no_grad():
-            found = backbone(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
-        fits = found.shape == (1, backbone.n_features)
-        reason = "it returns another number of features"
-    except Exception as error:  # whatever the network raises
-        fits, reason = False, first_line(error)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-    if not fits:
-        side = backbone.preprocessing.side
-        raise InputError(
-            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of "
-            f"{shape[1]} × {shape[2]} ({reason}): read the pictures with side {side}."
-        )

@@ -10,8 +10,8 @@ from ltpll.backbones import Backbone
 from ltpll.backbones.onnx_encoder import (
     FLOATS,
     OnnxEncoder,
-    checked_session,
     features_output,
+    onnx_session,
     picture_input,
 )
 from ltpll.errors import InputError, first_line
@@ -35,7 +35,7 @@ def with_onnx_encoder(head: Any, backbone: Backbone, mean: Any, std: Any) -> Any
     encoder, name = backbone.encoder, backbone.name
     assert isinstance(encoder, OnnxEncoder)
     content = encoder.content.cpu().numpy().tobytes()
-    session = checked_session(content, name)
+    session = onnx_session(content, name)
     given, wanted = picture_input(session, name), features_output(session)
     if isinstance(given.shape[0], int):
         raise InputError(

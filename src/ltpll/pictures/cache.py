@@ -27,11 +27,7 @@ def embedding_cache_folder() -> Path:
 
 
 def content_digest(file: str) -> bytes:
-    """The SHA-256 of a picture's file, and of the part of it that is meant.
-
-    Raises:
-        PictureError: The file cannot be read.
-    """
+    """The SHA-256 of a picture's file and of the part that is meant, or a `PictureError`."""
     check_picture_file(file)
     name, box = split_box(file)
     try:
@@ -50,9 +46,6 @@ class EmbeddingCache:
     Args:
         folder: The folder, which is created.
         n_features: The length of an embedding.
-
-    Raises:
-        InputError: The folder cannot be written.
     """
 
     def __init__(self, folder: Path, n_features: int) -> None:
@@ -79,9 +72,11 @@ class EmbeddingCache:
     def stored_features(self, digests: Sequence[bytes]) -> npt.NDArray[np.float32]:
         """The embeddings of known pictures, (n, n_features)."""
         query = "SELECT features FROM embeddings WHERE digest = ?"
+        features = np.empty((len(digests), self.n_features), "<f4")
         with self._database() as database:
-            rows = [database.execute(query, (digest,)).fetchone()[0] for digest in digests]
-        return np.frombuffer(b"".join(rows), "<f4").reshape(len(digests), self.n_features)
+            for i, digest in enumerate(digests):
+                features[i] = np.frombuffer(database.execute(query, (digest,)).fetchone()[0], "<f4")
+        return features
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

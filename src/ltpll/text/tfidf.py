@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ltpll.errors import InputError, shown
-from ltpll.text.texts import readable_texts
+from ltpll.errors import InputError, first_line, shown
 from ltpll.validation import whole_number
 
 FORMAT = "tfidf-text-1"
@@ -22,6 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "words": {"analyzer": "word", "ngram_range": (1, 2)},
     "characters": {"analyzer": "char_wb", "ngram_range": (3, 5)},
 }
+ARRAYS = ("idf", "components")
 Array = npt.NDArray[Any]
 
 
@@ -133,51 +133,35 @@ class TfidfText:
         } | {name: list(map(str, part)) for name, part in zip(KINDS, words, strict=True)}
         rarity = [np.empty(0) if one is None else one.idf_ for one in self._vectorizers]
         idf = np.concatenate(rarity).astype(np.float32)
-        return values, {"idf": idf, "components": self._components}
+        return values, dict(zip(ARRAYS, (idf, self._components), strict=True))
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The fitted encoder that `record` described.
-
-        Raises:
-            InputError: If the record is damaged, or has another format.
-        """
+        """The fitted encoder that `record` described; a damaged record is an InputError."""
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
-            numbers = {name: values[name] for name in ("n_components", "max_features", "seed")}
-            if any(type(number) is not int for number in numbers.values()):
-                raise ValueError("a setting is not a whole number")
-            encoder = cls(**numbers)
+            numbers = {name: values[name] for name in ("n_components", "max_features")}
+            encoder = cls(**numbers, seed=whole_number(values["seed"], 0, "seed"))
             vocabularies = [values[name] for name in KINDS]
-            idf, components = arrays["idf"], arrays["components"]
-            n = sum(map(len, vocabularies))
-            if not all(
-                isinstance(words, list)
-                and all(isinstance(word, str) for word in words)
-                and len(set(words)) == len(words) <= encoder.max_features
-                for words in vocabularies
-            ):
-                raise ValueError("its vocabulary is not a list of different words")
-            if idf.shape != (n,) or components.shape not in {
-                (d, n) for d in range(min(encoder.n_components, n) + 1)
-            }:
-                raise ValueError("its arrays have other shapes than its vocabulary")
-            for array in (idf, components):
-                if array.dtype != np.float32 or not np.isfinite(array).all():
-                    raise ValueError("its arrays are not finite 32-bit numbers")
-            first = 0
-            for name, words in zip(KINDS, vocabularies, strict=True):
-                vectorizer = None
-                if words:
-                    vectorizer = _vectorizer(name, vocabulary=words)
-                    vectorizer.idf_ = idf[first : first + len(words)]
+            idf, components = (np.asarray(arrays[name], np.float32) for name in ARRAYS)
+            if components.ndim != 2 or components.shape[1:] != idf.shape:
+                raise ValueError("its arrays have different lengths")
+            if not np.isfinite(idf).all() or not np.isfinite(components).all():
+                raise ValueError("its arrays are not finite")
+            ends = np.cumsum([len(words) for words in vocabularies])
+            *parts, rest = np.split(idf, ends)
+            if len(rest):
+                raise ValueError("its arrays are longer than its vocabulary")
+            for name, words, rarity in zip(KINDS, vocabularies, parts, strict=True):
+                vectorizer = _vectorizer(name, vocabulary=words) if words else None
+                if vectorizer is not None:
+                    vectorizer.idf_ = rarity  # scikit-learn checks that it fits the vocabulary
                 encoder._vectorizers.append(vectorizer)
-                first += len(words)
             encoder._components = np.ascontiguousarray(components)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
-                f"The record of a text encoder is damaged ({error}): train again."
+                f"The record of a text encoder is damaged ({first_line(error)}): train again."
             ) from None
         return encoder
 
@@ -200,3 +184,17 @@ def _vectorizer(name: str, **how: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(**KINDS[name], sublinear_tf=True, dtype=np.float32, **how)
+
+
+def readable_texts(texts: Sequence[str], longest: int) -> tuple[list[str], int]:
+    """Texts of at most `longest` characters that can be encoded, and how many had to be cut."""
+    if isinstance(texts, str):
+        raise InputError(f"The texts are one text, {shown(texts)}: give a list of texts.")
+    wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise InputError(
+            f"Row {wrong} of the texts is {shown(texts[wrong])}: give '' for a missing text."
+        )
+    # Halves of surrogate pairs are replaced, which neither tokenizers nor files accept.
+    found = [str(text[:longest]).encode("utf-8", "replace").decode() for text in texts]
+    return found, sum(len(text) > longest for text in texts)

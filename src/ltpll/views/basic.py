@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ltpll.errors import InputError
 from ltpll.interfaces import ViewKind
+from ltpll.views.crops import squares
 
-
-class ViewPolicy(Protocol):
-    """Returns a random variant of a batch, of the same shape; only the generator is random."""
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
+ViewPolicy = Callable[[Tensor, torch.Generator], Tensor]
+"""Returns a random variant of a batch, of the same shape; only the generator is random."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,12 @@ class Cutout:
                 f"A hole of side {self.side} does not fit into images of {height} × {width}: "
                 "choose a smaller side."
             )
-        within = []
-        for length in (height, width):
-            free = length - self.side + 1
-            first = torch.randint(0, free, (batch, 1), generator=generator, device=x.device)
-            offset = torch.arange(length, device=x.device) - first
-            within.append((offset >= 0) & (offset < self.side))
-        return x.masked_fill((within[0][:, :, None] & within[1][:, None])[:, None], 0.0)
+        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
+        top, left = (
+            torch.randint(0, length - self.side + 1, (batch, 1), **drawn)
+            for length in (height, width)
+        )
+        return x.masked_fill(squares((height, width), top, left, self.side - 1), 0.0)
 
 
 @dataclass(frozen=True)
@@ -73,44 +70,16 @@ class Jitter:
         return noisy * (torch.rand(x.shape, **drawn) >= self.dropout) if self.dropout else noisy
 
 
-class ViewSource(Protocol):
-    """Where a trainer gets its views from: `Views`, `FeatureViews` or `ImageViews`.
-
-    With `places`, `draw` only returns views of these rows. They are the same as if all rows were
-    drawn, so that several processes can share a batch.
-    """
-
-    def draw(
-        self,
-        x: Tensor,
-        kinds: Sequence[ViewKind],
-        generator: torch.Generator,
-        places: Tensor | None = None,
-    ) -> tuple[Tensor, ...]: ...
-
-    def plain(self, x: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Views:
-    """A weak and a strong policy, each a sequence of functions.
-
-    Args:
-        weak: The functions that make a weak view; none leaves the batch unchanged.
-        strong: The functions that make a strong view.
-
-    Examples:
-        >>> from ltpll.views import Cutout
-        >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
-        >>> classifier = PartialLabelClassifier("corr", views=views)
-    """
-
-    weak: Sequence[ViewPolicy] = field(default_factory=tuple)
-    strong: Sequence[ViewPolicy] = field(default_factory=tuple)
+class ViewSource:
+    """Where a trainer gets its views from: `Views`, `FeatureViews` or `ImageViews`."""
 
     def plain(self, x: Tensor) -> Tensor:
         """The batch without augmentation, as floats; predictions use it."""
         return x.float()
+
+    def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+        """A view of this kind of a batch that `plain` has returned, which is not changed."""
+        raise NotImplementedError
 
     def draw(
         self,
@@ -125,13 +94,33 @@ class Views:
             x: The batch.
             kinds: The kind of each view, "weak" or "strong".
             generator: The source of randomness.
-            places: The rows to return; all by default.
+            places: The rows to return; all by default. Their views are the same as if all rows were
+                drawn, so that several processes can share a batch.
         """
-        policies = {"weak": self.weak, "strong": self.strong}
-        views = []
-        for kind in kinds:
-            view = self.plain(x)
-            for policy in policies[kind]:
-                view = policy(view, generator)
-            views.append(view if places is None else view[places])
-        return tuple(views)
+        plain = self.plain(x)
+        views = [self.one_view(plain, kind, generator) for kind in kinds]
+        return tuple(view if places is None else view[places] for view in views)
+
+
+@dataclass(frozen=True)
+class Views(ViewSource):
+    """A weak and a strong policy, each a sequence of functions.
+
+    Args:
+        weak: The functions that make a weak view; none leaves the batch unchanged.
+        strong: The functions that make a strong view.
+
+    Examples:
+        >>> from ltpll.views import Cutout
+        >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
+        >>> classifier = PartialLabelClassifier("corr", views=views)
+    """
+
+    weak: Sequence[ViewPolicy] = ()
+    strong: Sequence[ViewPolicy] = ()
+
+    def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+        """The batch after the functions of its kind."""
+        for policy in self.weak if kind == "weak" else self.strong:
+            plain = policy(plain, generator)
+        return plain

@@ -1,13 +1,16 @@
-"""Random crops of a batch: a box per image, mirrored and resized to the size of the image."""
+"""Random crops of a batch, mirrored and resized to the size of the image, and cutout."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
 TRIES = 10  # boxes to try before falling back to the largest central one, as in torchvision
 
 
@@ -67,15 +70,24 @@ def padded_crop(
 
 def shift(x: Tensor, box: CropBox) -> Tensor:
     """Crop boxes of the size of the images, uint8; black outside of the image."""
-    batch, channels, rows, columns = x.shape
+    rows, columns = x.shape[2:]
     row, column = torch.arange(rows, device=x.device), torch.arange(columns, device=x.device)
     column = torch.where(box.flip[:, None], columns - 1 - column, column)
+    from_row, from_column = (box.top[:, None] + row).long(), (box.left[:, None] + column).long()
+    return pixels_at(x, from_row[:, :, None], from_column[:, None])
+
+
+def pixels_at(x: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """The pixels of images at these rows and columns, which are overwritten; black outside.
+
+    Rows and columns broadcast to (batch, rows, columns).
+    """
+    batch, channels, rows, columns = x.shape
     # A border of black pixels represents everything outside.
-    from_row = (box.top[:, None] + row).clamp(-1, rows).long() + 1
-    from_column = (box.left[:, None] + column).clamp(-1, columns).long() + 1
-    source = (from_row * (columns + 2))[:, :, None] + from_column[:, None, :]
-    bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
-    return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
+    source = row.clamp_(-1, rows).mul_(columns + 2) + column.clamp_(-1, columns)
+    source = source.add_(columns + 3).long().view(batch, 1, -1)
+    bordered = F.pad(x, (1, 1, 1, 1)).flatten(2)
+    return bordered.gather(2, source.expand(-1, channels, -1)).view(x.shape)
 
 
 def resample(x: Tensor, box: CropBox) -> Tensor:
@@ -107,3 +119,55 @@ def _weights(start: Tensor, length: Tensor, side: int, flip: Tensor | None = Non
     centre = torch.clamp(place * length[:, None] / side, min=0.5)
     centre = start[:, None] + torch.minimum(centre, length[:, None] - 0.5)
     return (centre[:, None, :] - middle[:, None]).abs_().neg_().add_(1).clamp_(min=0)
+
+
+# ---- cutout --------------------------------------------------------------------------------------
+
+
+class Hole(NamedTuple):
+    """The first row and column of each image's square, and the distance to its last ones."""
+
+    top: Tensor
+    left: Tensor
+    side: Tensor
+
+
+def random_hole(
+    batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
+) -> Hole:
+    """Squares around a centre anywhere in the image, with a side of at most half the image's.
+
+    A square that would begin outside of the image is moved into it, not clipped, as in the code of
+    the RECORDS paper.
+    """
+    u = torch.rand(3, batch, generator=generator, device=device)
+    side = u[2] * (min(size) / 2)
+    top, left = ((u[k] * size[k] - side / 2).clamp_(min=0).floor_() for k in range(2))
+    return Hole(top, left, side)
+
+
+def cut_out(x: Tensor, hole: Hole) -> Tensor:
+    """Fill the hole of each image, through its last row and column, as Pillow does."""
+    cut = squares(x.shape[2:], hole.top[:, None], hole.left[:, None], hole.side[:, None])
+    # Products of uint8, because torch.where takes twenty times as long on a CPU.
+    return x * ~cut + per_channel(HOLE, x.device).to(torch.uint8) * cut
+
+
+def squares(size: Sequence[int], top: Tensor, left: Tensor, last: Tensor | int) -> Tensor:
+    """Which pixels lie in each image's square, (batch, 1, rows, columns).
+
+    Args:
+        size: The number of rows and of columns.
+        top, left: The first row and column of each square, (batch, 1).
+        last: The distance to its last ones.
+    """
+    inside = []
+    for length, first in zip(size, (top, left), strict=True):
+        offset = torch.arange(length, device=first.device) - first
+        inside.append((offset >= 0) & (offset <= last))
+    return (inside[0][:, :, None] & inside[1][:, None])[:, None]
+
+
+def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
+    """Numbers as a (3, 1, 1) tensor, made on the device: a CUDA graph cannot copy from the host."""
+    return torch.stack([torch.full((1, 1), value, device=device) for value in values])

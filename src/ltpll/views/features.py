@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +11,11 @@ from torch import Tensor
 from ltpll.interfaces import ViewKind
 from ltpll.number_types import CONSTANT
 from ltpll.validation import column_bounds, kept_type, rows_per_chunk
+from ltpll.views.basic import ViewSource
 
 
 @dataclass(frozen=True)
-class FeatureViews:
+class FeatureViews(ViewSource):
     """Standardised features; a strong view adds noise and sets some features to their mean.
 
     Each batch is standardised when it is used, so there is never a second copy of the data. Arrays
@@ -55,9 +55,8 @@ class FeatureViews:
         shape = (-1,) + (1,) * (x.ndim - 2)
         kind = kept_type(x)
         unit: Tensor | float = 1.0
-        if (
-            kind == torch.float64
-        ):  # its squares may overflow, so values are measured in the size of their column
+        if kind == torch.float64:
+            # Its squares may overflow, so values are measured in the size of their column.
             low, high = column_bounds(x)
             unit = torch.maximum(low.abs(), high.abs())
             unit[unit == 0] = 1.0
@@ -94,26 +93,14 @@ class FeatureViews:
         mean, std = self._on_devices[x.device]
         return ((x.to(mean.dtype) - mean) / std).float()
 
-    def draw(
-        self,
-        x: Tensor,
-        kinds: Sequence[ViewKind],
-        generator: torch.Generator,
-        places: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
-        """Draw one view of the batch per kind, as `Views.draw` does."""
-        plain = self.plain(x)
-        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
-        views = []
-        for kind in kinds:
-            noise = self.noise[0] if kind == "weak" else self.noise[1]
-            view = plain
-            if noise:
-                view = torch.randn(plain.shape, **drawn).mul_(noise).add_(plain)
-            if kind == "strong" and self.dropout:
-                view = view * (torch.rand(plain.shape, **drawn) >= self.dropout)
-            views.append(view if places is None else view[places])
-        return tuple(views)
+    def one_view(self, plain: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+        """The batch with noise and, in a strong view, with some features set to their mean."""
+        drawn: dict[str, Any] = {"generator": generator, "device": plain.device}
+        noise = self.noise[0] if kind == "weak" else self.noise[1]
+        view = torch.randn(plain.shape, **drawn).mul_(noise).add_(plain) if noise else plain
+        if kind == "strong" and self.dropout:
+            view = view * (torch.rand(plain.shape, **drawn) >= self.dropout)
+        return view
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FeatureViews:
         return replace(self, _on_devices={})

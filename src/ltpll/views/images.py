@@ -13,9 +13,20 @@ from torch import Tensor
 from ltpll.errors import InputError, shown
 from ltpll.interfaces import ViewKind
 from ltpll.kernels.support import runs_kernels
+from ltpll.views.basic import ViewSource
 from ltpll.views.colours import Colours, random_colours, recolour
-from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
-from ltpll.views.cutout import HOLE, Hole, cut_out, per_channel, random_hole
+from ltpll.views.crops import (
+    HOLE,
+    CropBox,
+    Hole,
+    cut_out,
+    padded_crop,
+    per_channel,
+    random_hole,
+    resample,
+    resized_crop,
+    shift,
+)
 from ltpll.views.randaugment import Operations, movement, operate, random_operations
 
 ROUNDS = 3  # random operations per strong view
@@ -58,7 +69,7 @@ VIEW_POLICIES = {
 
 
 @dataclass(frozen=True)
-class ImageViews:
+class ImageViews(ViewSource):
     """Normalised float views of (batch, 3, rows, columns) uint8 images, random for each image.
 
     On a GPU, drawing never synchronises with the host, so it can be captured in a CUDA graph.
@@ -94,7 +105,7 @@ class ImageViews:
                 f"There is no view policy {shown(self.policy)}; "
                 f"the policies are {', '.join(sorted(VIEW_POLICIES))}."
             )
-        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+        if (len(self.mean), len(self.std)) != (3, 3) or min(self.std) <= 0:
             raise InputError(
                 "Colour images need three means and three positive deviations, "
                 f"not {self.mean} and {self.std}."
@@ -107,7 +118,7 @@ class ImageViews:
         generator: torch.Generator | None,
         places: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Draw one view of the batch per kind, as `Views.draw` does."""
+        """Draw one view of the batch per kind, as `ViewSource.draw` does."""
         _check(x)
         size = (x.shape[2], x.shape[3])
         draws = [self.parameters(kind, len(x), size, x.device, generator) for kind in kinds]
@@ -142,7 +153,6 @@ class ImageViews:
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The view with the given randomness, a pure function of each image."""
-        _check(x)
         if runs_kernels(x) and x[0, 0].numel() <= MOST_PIXELS:
             return self._apply_kernels(x, draws)
         x = _in_chunks(SMALL_CHUNK, self._cut_and_recolour, x, draws.box, draws.colours)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ltpll.views.pixels import blend_, enhance, on_rows, to_uint8
+from ltpll.views.colours import blend_, enhance, on_rows, to_uint8
+from ltpll.views.crops import pixels_at
 
 # Ordered so that operations with the same kind of magnitude are adjacent.
 OPERATIONS = (
@@ -81,9 +82,8 @@ def _autocontrast_table(x: Tensor) -> Tensor:
     # decide.
     signed = x.to(torch.int16)  # torch 2.13 compiles the minimum of uint8 values to 0 on a CPU
     low, high = signed.amin((2, 3))[:, :, None].double(), signed.amax((2, 3))[:, :, None].double()
-    scale = torch.full_like(high, 255) / (high - low).clamp_(
-        min=1
-    )  # torch would compute 255 / x as 255 · (1 / x)
+    # torch would compute 255 / x as 255 · (1 / x).
+    scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)
     return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
 
 
@@ -132,16 +132,12 @@ def _bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
 
 def _moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     """The geometric operations, with nearest-neighbour sampling; black outside of the image."""
-    batch, channels, rows, columns = x.shape
+    batch, _, rows, columns = x.shape
     column = torch.arange(columns, device=x.device)
     row = torch.arange(rows, device=x.device)[:, None]
     numbers = movement(which, magnitude, rows, columns).view(2, 3, batch, 1, 1)
     from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in numbers)
-    # A border of black pixels represents everything outside.
-    source = from_row.clamp_(-1, rows).mul_(columns + 2).add_(from_column.clamp_(-1, columns))
-    source = source.add_(columns + 3).long()
-    bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
-    return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
+    return pixels_at(x, from_row, from_column)
 
 
 def movement(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> Tensor:
