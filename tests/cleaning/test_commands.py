@@ -861,7 +861,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     assert "'004.png'" in message
     assert not (tmp_path / "run").exists()
     printed = ltpll(*command, "--set", "data.on_error=skip", "--folds", "0")
-    assert "1 picture was skipped" in printed
+    assert "1 picture is skipped" in printed
     assert "004.png" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
     assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [

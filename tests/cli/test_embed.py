@@ -199,7 +199,7 @@ def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monke
     for done in (1000, *range(1100, 3001, 100)):  # a thousand were done before
         progress(done, 3000)
         now[0] += 1.0
-    progress.finish()
+    progress.__exit__(None, None, None)
     assert lines[0] == "36% · 1,100 of 3,000 pictures"
     assert lines[1] == "53% · 14 s left · 1,600 of 3,000 pictures · 100 pictures/s"
     assert lines[-1] == "100% · finished in 21 s · 3,000 of 3,000 pictures · 100 pictures/s"

@@ -49,9 +49,8 @@ def printed(monkeypatch, *, terminal):
             else:
                 progress.on_epoch_end(trainer, RECORD if part is parts[0] else {"loss": 1.0})
     now[0] += 5.0  # results are stored
-    progress.finish()
-    progress.close()
-    progress.close()
+    with progress:
+        pass
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
 
 

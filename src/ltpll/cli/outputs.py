@@ -5,7 +5,8 @@ None of them may be an input of this command or of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ltpll.settings import values_of
 
 # The parameters that name what a command writes; all others may name inputs.
 OUTPUTS = ("out", "onnx", "json_file")
+# What a run is made from, as its record names it.
+SOURCES = ("table", "features", "taxonomy", "possible_at")
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
@@ -46,77 +49,54 @@ def check_outputs(
     """
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
-    inputs = list(_inputs(context))
-    for i, path in enumerate((chosen, *beside)):
-        run = run_of_file(path)
-        if run is not None:
-            raise InputError(
-                f"{path} is a file of the run {run}, which would be lost: write to another file."
-            )
-        for other, what in [
-            *inputs,
-            *((one, "an output of this command, too,") for one in (chosen, *beside)[:i]),
-        ]:
-            if _same(path, other):
-                raise InputError(
-                    f"{path} is {what} and would be overwritten: write to another file."
-                )
-        check_output(
-            path,
-            (path.suffix.lower(),) if i else suffixes or TABLE_SUFFIXES,
-            makes_folder=makes_folder,
-        )
+    taken = list(_inputs(context))
+    allowed = suffixes or TABLE_SUFFIXES
+    for path in (chosen, *beside):
+        if (run := run_of_file(path)) is not None:
+            problem = f"{path} is a file of the run {run}, which would be lost"
+            raise InputError(f"{problem}: write to another file.")
+        for other, what in taken:
+            if followed(path) == followed(other) or (
+                path.exists() and other.exists() and path.samefile(other)
+            ):
+                problem = f"{path} is {what} and would be overwritten"
+                raise InputError(f"{problem}: write to another file.")
+        check_output(path, allowed, makes_folder=makes_folder)
+        allowed = [one.suffix.lower() for one in beside]
+        taken.append((path, "an output of this command, too,"))
 
 
 def check_run_folder(job: TrainJob, folder: Path) -> None:
     """Refuse to train in a run folder one of whose own files is an input."""
-    named = {f"given as {name}": value for name, value in values_of(job).items()}
-    for path, what in _files_of(named):
-        if run_of_file(path) == followed(folder):
-            raise InputError(
-                f"{path}, {what}, is a file of the run {folder}, which would replace it: train "
-                "in another folder."
-            )
-
-
-def _same(path: Path, other: Path) -> bool:
-    """Whether two paths are one file, also by links, or by names whose case does not count."""
-    return followed(path) == followed(other) or (
-        path.exists() and other.exists() and path.samefile(other)
-    )
+    for name, value in values_of(job).items():
+        for path in _paths(value):
+            if run_of_file(path) == followed(folder):
+                problem = f"{path}, given as {name}, is a file of the run {folder}"
+                raise InputError(f"{problem}, which would replace it: train in another folder.")
 
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
-    named: dict[str, Any] = {}
+    from ltpll.tables.opening import matching_files
+
     for parameter in context.command.params:
         name = parameter.opts[0]
         if not name.startswith("-"):
             name = getattr(parameter, "metavar", None) or name
-        if parameter.name not in OUTPUTS:
-            named[f"given as {name}"] = context.params.get(parameter.name or "")
-    return _files_of(named)
-
-
-def _files_of(named: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    from ltpll.tables.opening import matching_files
-
-    for what, value in named.items():
-        for path in _paths(value):
-            files = matching_files(path) if isinstance(value, Path) else [path]
-            yield from ((file, what) for file in files)
+        for path in _paths(context.params.get(parameter.name or "")):
+            if parameter.name in OUTPUTS:
+                continue
+            yield from ((file, f"given as {name}") for file in matching_files(path))
             try:
                 source = parse_json((path / "result.json").read_bytes())["source"]
-                made_from = {**source, **source["reading"]}
+                made_from = {**source["reading"], **source}
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # not the folder of a finished run on a table
             # Paths were given from a folder that the record does not name, often one above the run.
-            above = [Path(), *followed(path).parents]
-            for name, one in made_from.items():
-                found = (folder / each for each in _paths(one) for folder in above)
-                if name == "table":  # other texts, such as names of columns, are no patterns
-                    found = (file for each in found for file in matching_files(each))
-                yield from ((each, f"the {name} of the run {path}") for each in found)
+            for folder, what in product((Path(), *followed(path).parents), SOURCES):
+                for one in _paths(made_from.get(what)):
+                    files = matching_files(folder / one)
+                    yield from ((file, f"the {what} of the run {path}") for file in files)
 
 
 def _paths(value: Any) -> list[Path]:
