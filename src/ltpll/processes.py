@@ -9,11 +9,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from ltpll.errors import CheckpointWarning, InputWarning
+from ltpll.errors import CheckpointWarning, InputError, InputWarning
 
 T = TypeVar("T")
 # At most, counting processes too; the pool has two threads and two processes of its own.
@@ -33,6 +34,9 @@ def in_processes(
     `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP
     terminates all processes and waits for them. Where a limit allows no further processes, a
     warning says so, and the function is called in this one.
+
+    Raises:
+        InputError: A process was killed, and not by this one.
     """
     others = set(multiprocessing.active_children())
     results: list[T] = []
@@ -58,7 +62,7 @@ def in_processes(
                 finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 results += [future.result() for future in finished]
                 on_wait()
-        except BaseException:
+        except BaseException as error:
             # Terminating its processes breaks the pool, and leaving the block joins its thread.
             # After shutdown(wait=False), that thread could close its pipe while the interpreter's
             # exit writes to it, and it would fail on a future cancelled here.
@@ -67,6 +71,9 @@ def in_processes(
                 process.terminate()
             for process in children:
                 process.join()  # training finishes its step and writes a checkpoint first
+            if isinstance(error, BrokenProcessPool):
+                problem = "A training process was killed, often because memory ran out"
+                raise InputError(f"{problem}: rerun the command with fewer workers.") from error
             raise
     return results
 

@@ -216,12 +216,10 @@ def test_a_run_is_described_by_its_sets(trees):
     of_table = json.loads(
         ltpll("describe", folder / "labels.csv", "--candidates", "candidates", "--json")
     )
-    for source in (folder / "run", folder / "run" / "result.json"):
-        of_run = json.loads(ltpll("describe", source, "--json"))
-        assert of_run["size_counts"] == of_table["size_counts"]
-        assert of_run["classes"] == of_table["classes"]
-        assert of_run["class_counts"] == of_table["class_counts"]
-        assert sum(of_run["class_counts"]) == of_run["n_labelled"] == 48
+    of_run = json.loads(ltpll("describe", folder / "run", "--json"))
+    for name in ("size_counts", "classes", "class_counts"):
+        assert of_run[name] == of_table[name]
+    assert sum(of_run["class_counts"]) == of_run["n_labelled"] == 48
 
 
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):

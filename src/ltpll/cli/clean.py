@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ltpll.cli.console import MOST_SHOWN, print_line, print_table
+from ltpll.cli.console import print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, WrittenSeparator, output_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.errors import InputError, printable, shown
+from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
 
 if TYPE_CHECKING:
@@ -79,15 +79,13 @@ def clean(
         _write_tasks(out, run, cleaned, control)
     else:
         write_table(out, cleaned_columns(cleaned, separator))
-    classes = class_columns(cleaned)
-    tables = {of_classes: classes}
+    tables = {of_classes: class_columns(cleaned)}
     if cleaned.votes is not None:
         tables[of_annotators] = annotator_columns(cleaned)
     for path, columns in tables.items():
         write_table(path, columns)
     for sentence in summary(cleaned):
         print_line(sentence)
-    _print_classes(classes)
     for path in (out, *tables):
         print_line(f"Wrote {path}")
 
@@ -134,25 +132,3 @@ def _write_for_cleanlab(
         what = counted(left_out, "class is", "classes are")
         print_line(f"{what} the label of no row, and left out of pred_probs for Datalab.")
     print_line(f"Wrote {out}, {matrix} (columns: the classes in {names.name})")
-
-
-def _print_classes(columns: dict[str, Any]) -> None:
-    formats = {
-        "class": "",
-        "estimated_prior": ".1%",
-        "candidate_in": ",",
-        "label_of": ",",
-        "distractor_rate": ".1%",
-        "most_often_instead": "",
-    }
-    order = sorted(range(len(columns["class"])), key=lambda c: -columns["label_of"][c])
-    rows = [
-        [
-            printable(str(columns[name][c] or "")) if not form else f"{columns[name][c]:{form}}"
-            for name, form in formats.items()
-        ]
-        for c in order[:MOST_SHOWN]
-    ]
-    print_table([name.replace("_", " ") for name in formats], rows, left=[0, 5])
-    if len(order) > MOST_SHOWN:
-        print_line(f"and {len(order) - MOST_SHOWN:,} smaller classes")

@@ -14,7 +14,6 @@ from ltpll.cli.console import console, print_line, print_table
 from ltpll.cli.options import output_option, takes_settings
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted, format_names
-from ltpll.runs.run import run_of_file
 from ltpll.runs.run_files import RunFile
 from ltpll.settings import values_of
 
@@ -69,7 +68,7 @@ def describe(
     from ltpll.convert.candidate_files import read_candidates
 
     path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
-    is_run = run_of_file(path / RunFile.CONFIG) is not None
+    is_run = (path / RunFile.CONFIG).exists()
     if is_run or (path.is_dir() and not any(one.is_dir() for one in path.iterdir())):
         if given:
             raise InputError(f"{given[0]} says how a file is read: leave it out for {source}.")
@@ -137,14 +136,7 @@ def _print_sizes(found: Description) -> None:
     if last == 1:
         _print("If you expect more, the labels may have another separator: --separator.")
         return
-    width = -(-(last - first + 1) // 12)  # at most twelve rows
-    rows = []
-    for low in range(first, last + 1, width):
-        high = min(low + width - 1, last)
-        n = sum(found.size_counts.get(size, 0) for size in range(low, high + 1))
-        name = str(low) if low == high else f"{low}–{high}"
-        rows.append((name, f"{n:,}", f"{n / found.n_examples:.1%}"))
-    print_table(("size", "rows", "share"), rows)
+    _print(f"A single label: {found.size_counts.get(1, 0) / found.n_examples:.1%} of the rows.")
     _print(f"On average, a wrong label joins a set with probability {found.wrong_label_rate:.3f}.")
 
 

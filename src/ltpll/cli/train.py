@@ -258,19 +258,17 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
 
 def _print_result(result: Record, out: Path) -> None:
     test, goal = result["last"].get("test", {}), result["config"].get("goal")
+    by_goal = test.get("by_goal", {}) if "accuracy" in test else {}
+    others = {one: figures for one, figures in by_goal.items() if figures != by_goal.get(goal)}
     if test:
         accuracies = f"{_accuracies(test)}, " if "accuracy" in test else ""
-        held_out = (
-            f"On {result['rows']['held_out']:,} held-out rows: {accuracies}predictions inside"
+        with_goal = f" with the goal {goal}" if others else ""  # without a rebalancer, none
+        print_line(
+            f"On {result['rows']['held_out']:,} held-out rows{with_goal}: {accuracies}predictions "
+            f"inside their sets {test['covering_rate']:.1%}."
         )
-        print_line(f"{held_out} their sets {test['covering_rate']:.1%}.")
-    by_goal = test.get("by_goal", {})
-    for other, figures in by_goal.items():
-        if "accuracy" in test and figures != by_goal.get(
-            goal
-        ):  # all are equal if nothing rebalances
-            instead = f"With the goal {other} (`ltpll predict --goal {other}`)"
-            print_line(f"{instead}: {_accuracies(figures)}.")
+    for one, figures in others.items():
+        print_line(f"With the goal {one} (`ltpll predict --goal {one}`): {_accuracies(figures)}.")
     # Runs of 0.2 have the latter only.
     recovered = result.get("recovered", result["last"].get("target_recovery"))
     if recovered is not None:
