@@ -464,7 +464,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
         "Estimate: EM, the most likely prior, with bounds of 2 standard deviations."
         in result.stdout
     )
-    assert "surplus of shared pairs" in result.stdout
+    assert "of the rows share their set with another row." in result.stdout
 
 
 def test_single_labels_are_suspected_of_another_separator(tmp_path):

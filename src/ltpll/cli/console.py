@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
 from rich import box
@@ -13,7 +12,6 @@ from rich.text import Text
 from ltpll.errors import printable
 from ltpll.formatting import are, counted
 
-COMMAND_BEGAN = time.monotonic()  # all commands import this module before they do anything
 MOST_SHOWN = 8  # of names, classes or rows
 console = Console(highlight=False, emoji=False)  # a colon is a colon
 

@@ -176,17 +176,7 @@ def _both(names: Iterable[Any]) -> str:
 
 def _print_origin(found: Description) -> None:
     _print_heading("Where the sets come from")
-    rows = []
-    for one in found.prior.evidence:
-        observed, expected = (
-            "" if value is None else f"{value:,.{0 if abs(value) >= 100 else 3}f}"
-            for value in (one.observed, one.expected)
-        )
-        p = "" if one.p is None else "< 0.0001" if one.p < 0.0001 else f"{one.p:.4f}"
-        rows.append((one.what, observed, expected, p, one.speaks_for))
-    if rows:
-        print_table(("evidence", "observed", "expected", "p-value", "indicates"), rows, left=[0, 4])
-        _print("Expected: if rows were drawn one by one, and wrong labels joined independently.")
+    if found.prior.evidence:
         _print(f"{found.recurring:.1%} of the rows share their set with another row.")
     _print(f"{REGIMES[found.prior.regime]}: {found.prior.because}.")
 

@@ -12,11 +12,9 @@ from typing import Any
 
 import typer
 
-from ltpll.cleaning.settings import TrainJob
 from ltpll.errors import InputError
 from ltpll.files import check_output, followed, parse_json
 from ltpll.runs.run import run_of_file
-from ltpll.settings import values_of
 
 # The parameters that name what a command writes; all others may name inputs.
 OUTPUTS = ("out", "onnx", "json_file")
@@ -34,10 +32,11 @@ def check_outputs(
 ) -> None:
     """Refuse to write to a path that the user has chosen, and to those beside it.
 
-    Every command that writes files calls this first.
+    Every command that writes files calls this first. All other paths of the command are inputs, as
+    is what runs were made from.
 
     Args:
-        context: The command, all of whose other paths are inputs, as is what runs were made from.
+        context: The command.
         chosen: The path.
         beside: Further files that the command writes.
         suffixes: Those that `chosen` may have, by default those of tables.
@@ -45,58 +44,41 @@ def check_outputs(
 
     Raises:
         InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of
-            a run, an input or another output.
+            a run or an input.
     """
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
-    taken = list(_inputs(context))
-    allowed = suffixes or TABLE_SUFFIXES
+    inputs, allowed = list(_inputs(context)), suffixes or TABLE_SUFFIXES
     for path in (chosen, *beside):
         if (run := run_of_file(path)) is not None:
             problem = f"{path} is a file of the run {run}, which would be lost"
             raise InputError(f"{problem}: write to another file.")
-        for other, what in taken:
-            if followed(path) == followed(other) or (
-                path.exists() and other.exists() and path.samefile(other)
-            ):
+        for other, what in inputs:
+            same = path.exists() and other.exists() and path.samefile(other)
+            if same or followed(path) == followed(other):
                 problem = f"{path} is {what} and would be overwritten"
                 raise InputError(f"{problem}: write to another file.")
         check_output(path, allowed, makes_folder=makes_folder)
         allowed = [one.suffix.lower() for one in beside]
-        taken.append((path, "an output of this command, too,"))
-
-
-def check_run_folder(job: TrainJob, folder: Path) -> None:
-    """Refuse to train in a run folder one of whose own files is an input."""
-    for name, value in values_of(job).items():
-        for path in _paths(value):
-            if run_of_file(path) == followed(folder):
-                problem = f"{path}, given as {name}, is a file of the run {folder}"
-                raise InputError(f"{problem}, which would replace it: train in another folder.")
 
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
     from ltpll.tables.opening import matching_files
 
-    for parameter in context.command.params:
-        name = parameter.opts[0]
-        if not name.startswith("-"):
-            name = getattr(parameter, "metavar", None) or name
-        for path in _paths(context.params.get(parameter.name or "")):
-            if parameter.name in OUTPUTS:
-                continue
-            yield from ((file, f"given as {name}") for file in matching_files(path))
-            try:
-                source = parse_json((path / "result.json").read_bytes())["source"]
-                made_from = {**source["reading"], **source}
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # not the folder of a finished run on a table
-            # Paths were given from a folder that the record does not name, often one above the run.
-            for folder, what in product((Path(), *followed(path).parents), SOURCES):
-                for one in _paths(made_from.get(what)):
-                    files = matching_files(folder / one)
-                    yield from ((file, f"the {what} of the run {path}") for file in files)
+    given = (value for name, value in context.params.items() if name not in OUTPUTS)
+    for path in (path for value in given for path in _paths(value)):
+        yield from ((file, "an input of this command") for file in matching_files(path))
+        try:
+            source = parse_json((path / "result.json").read_bytes())["source"]
+            made_from = {**source["reading"], **source}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # not the folder of a finished run on a table
+        # Paths were given from a folder that the record does not name, often one above the run.
+        for folder, what in product((Path(), *followed(path).parents), SOURCES):
+            for one in _paths(made_from.get(what)):
+                files = matching_files(folder / one)
+                yield from ((file, f"the {what} of the run {path}") for file in files)
 
 
 def _paths(value: Any) -> list[Path]:

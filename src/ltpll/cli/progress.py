@@ -17,9 +17,8 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
-from ltpll.cli.console import COMMAND_BEGAN, console, print_line, print_note, print_skipped
+from ltpll.cli.console import console, print_line, print_note, print_skipped
 from ltpll.errors import required_by
-from ltpll.formatting import format_duration
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
 from ltpll.training.distributed import World, world_of_torchrun
@@ -45,13 +44,12 @@ class _BarAboveFigures(rich_progress.Progress):
 class ProgressBar(Progress):
     """The progress of a job as one bar on a terminal, or as lines in a log file.
 
-    As a context manager, it ends with the time that the command took. On Ctrl-C it says that the
-    command can be resumed, and exits with status 130.
+    On Ctrl-C in its `with` block, it says that the command can be resumed, and exits with status
+    130.
     """
 
     def __init__(self) -> None:
         super().__init__(write=print_line)
-        self._finished = False
         self._bar = _BarAboveFigures(
             TextColumn("{task.fields[current]}"),
             BarColumn(bar_width=20),
@@ -70,9 +68,6 @@ class ProgressBar(Progress):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None and self.part is not None and self.job.share_done >= 1:
-            self._finished = True
-            self.show_progress(important=True)
         self._bar.stop()  # before anything is printed below it
         if kind is KeyboardInterrupt:
             print_line("Interrupted: rerun the command to resume.")
@@ -87,17 +82,8 @@ class ProgressBar(Progress):
     def show_progress(self, important: bool) -> None:
         if console.is_terminal:
             self._draw()
-        elif self._finished or self.job.share_done < 1:  # after the last epoch, results are stored
+        else:
             super().show_progress(important)
-
-    @property
-    def time_left(self) -> str:
-        """The time left; at the end, the time that the whole command took."""
-        if self.job.share_done < 1:
-            return super().time_left
-        if not self._finished:
-            return "finishing"
-        return f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}"
 
     def _draw(self) -> None:
         share = self.job.share_done

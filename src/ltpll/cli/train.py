@@ -15,7 +15,6 @@ import typer
 from ltpll.cleaning.settings import FRONT, PRIORS, DataFiles, TrainingSettings, TrainJob
 from ltpll.cli.console import MOST_SHOWN, print_line
 from ltpll.cli.options import Fresh, data_option, output_option, takes_settings
-from ltpll.cli.outputs import check_run_folder
 from ltpll.errors import InputError, option, shown
 from ltpll.files import write_atomically
 from ltpll.formatting import are, command, counted, format_names
@@ -25,7 +24,6 @@ from ltpll.settings import file_text
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".xlsm", ".jsonl", ".ndjson", ".mat", ".json")
 SETTINGS_FILE = Path("ltpll.toml")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
 
@@ -84,11 +82,12 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         torchrun_processes,
     )
 
-    path = _table_path(job.data.table)
+    if job.data.table is None:
+        raise InputError("There is nothing to train on: give a table, such as labels.csv.")
+    path = Path(job.data.table).expanduser()
     out, files = out or Path("ltpll-runs") / _name_of_run(path), job.data
     settings = _with_prior_of_file(job.training)
     source = _source(path, job, settings)
-    check_run_folder(job, out)
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
         raise InputError(f"{problem}: write the new run to another folder.")
@@ -106,6 +105,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
+            events = [TensorBoardEvents(run)] if job.run.tensorboard and world.first else []
             with ProgressBar() as progress:
                 train_table_run(
                     run,
@@ -117,9 +117,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                     workers=job.run.workers,
                     on_nan=job.run.on_nan,
                     progress=progress,
-                    callbacks=[TensorBoardEvents(run)]
-                    if job.run.tensorboard and world.first
-                    else [],
+                    callbacks=events,
                     on_choice=print_line,
                 )
             world.wait_for_all()
@@ -187,20 +185,6 @@ def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles
     if files.start_from is None:
         return examples
     return starting_from(examples, read_cleaned(Path(files.start_from)))
-
-
-def _table_path(table: str | None) -> Path:
-    """The table to train on; anything else is refused."""
-    from ltpll.tables.opening import is_pattern
-
-    needed = f"a table ({', '.join(SUFFIXES)})"
-    if table is None:
-        raise InputError(f"There is nothing to train on: give {needed}.")
-    path = Path(table).expanduser()
-    if path.suffix.lower() not in SUFFIXES and not (path.exists() or is_pattern(path)):
-        problem = f"There is no file {table}: give {needed}"
-        raise InputError(f"{problem}, or an image set to `ltpll-research benchmark`.")
-    return path
 
 
 def _name_of_run(path: Path) -> str:
