@@ -19,6 +19,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -240,29 +241,25 @@ def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
     Raises:
         InputError: A name is unknown, or a value does not fit.
     """
-    checked = {name: setting(cls, name).check(one, f"{said}{name}") for name, one in values.items()}
-    made: T = _made_of(cls, checked, "")
-    return made
+    sections: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        section, _, last = name.rpartition(".")
+        checked = setting(cls, name).check(value, f"{said}{name}")
+        sections.setdefault(section, {})[last] = checked
+    hints = get_type_hints(cls)
+    made = {name: hints[name](**sections.get(name, {})) for name in hints if name in _sections(cls)}
+    return cls(**sections[""], **made)
 
 
-def _made_of(cls: Any, checked: Mapping[str, Any], prefix: str) -> Any:
-    hints, own = get_type_hints(cls), {}
-    for one in fields(cls):
-        name = f"{prefix}{one.name}"
-        if is_dataclass(hints[one.name]):
-            own[one.name] = _made_of(hints[one.name], checked, f"{name}.")
-        elif name in checked:
-            own[one.name] = checked[name]
-    return cls(**own)
+def _sections(cls: Any) -> set[str]:
+    return {name.partition(".")[0] for name in settings_of(cls) if "." in name}
 
 
 def values_of(instance: Any, *, all_of_them: bool = False) -> dict[str, Any]:
     """The values of an instance by full names: those that differ from the defaults, or all."""
     found = {}
     for name, one in settings_of(type(instance)).items():
-        value = instance
-        for part in name.split("."):
-            value = getattr(value, part)
+        value = attrgetter(name)(instance)
         if all_of_them or value != one.default:
             found[name] = value
     return found
@@ -278,11 +275,7 @@ def check_types(instance: Any) -> None:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values in a TOML file, by full names.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """The values in a TOML file; an InputError if it cannot be read."""
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
@@ -291,16 +284,14 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not a TOML file: {first_line(error)}.") from None
 
 
-def by_full_name(cls: type[Any], content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested sections, by full names."""
+def by_full_name(cls: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in the sections of a file, by full names."""
     found: dict[str, Any] = {}
     for name, value in content.items():
-        full = f"{prefix}{name}"
-        is_section = any(one.startswith(f"{full}.") for one in settings_of(cls))
-        if is_section and isinstance(value, Mapping):
-            found |= by_full_name(cls, value, f"{full}.")
+        if name in _sections(cls) and isinstance(value, Mapping):
+            found |= {f"{name}.{last}": one for last, one in value.items()}
         else:
-            found[full] = value
+            found[name] = value
     return found
 
 

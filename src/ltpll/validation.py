@@ -52,8 +52,8 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
         array = x if isinstance(x, Tensor) else np.asarray(x)
         if isinstance(array, Tensor):
             inputs = array
-        elif array.size and (array.dtype, array.ndim) in ((np.uint8, 4), (np.float64, 2)):
-            inputs = shared_tensor(array)  # large ones are copied below at most, or not at all
+        elif array.size and (array.dtype.str, array.ndim) in (("<f8", 2), ("|u1", 4)):
+            inputs = shared_tensor(array)  # which may be large: it is copied once, or not at all
         else:
             inputs = torch.as_tensor(_plain(array))
     except (TypeError, ValueError):
@@ -68,9 +68,10 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs  # images stay 8-bit until their views are drawn
     given, kind = inputs, kept_type(inputs) if kind is None else kind
-    inputs = inputs.to(kind)
-    if isinstance(array, np.ndarray):
-        inputs = inputs.contiguous()
+    if isinstance(array, Tensor):
+        inputs = inputs.to(kind)
+    else:
+        inputs = inputs.to(kind, memory_format=torch.contiguous_format).contiguous()
     chunks = inputs.split(rows_per_chunk(inputs))
     bad = torch.nonzero(torch.cat([~torch.isfinite(part).flatten(1).all(1) for part in chunks]))
     if len(bad):

@@ -57,7 +57,7 @@ def run(app: typer.Typer) -> None:
         else:
             show_other_warning(message, category, *where)
 
-    warnings.showwarning = show_warning
+    warnings.showwarning = show_warning  # type: ignore[assignment]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # characters that the encoding lacks
