@@ -34,12 +34,6 @@ ESTIMATES = {
     "unclear": "a mean of EM and the average uniform target",
     "known": "the class counts",
 }
-CAUTION = {
-    "co-occurrence": "The bounds assume that no class has more rows per group than others, "
-    "which the sets cannot show.",
-    "unclear": "The bounds are wide, since the sets do not show which estimate is right; "
-    "--group or known labels would help.",
-}
 
 
 @takes_settings(
@@ -182,8 +176,6 @@ def _print_origin(found: Description) -> None:
 
 
 def _print_prior(found: Description, top: int) -> None:
-    from ltpll.priors.set_priors import TOLERANCE
-
     prior, n = found.prior, found.n_examples
     _print_heading("Class prior")
     width = f", with bounds of {prior.width:g} standard deviations"
@@ -194,16 +186,11 @@ def _print_prior(found: Description, top: int) -> None:
     _print(f"Imbalance, the largest class over the smallest: {imbalance}.")
     if prior.regime == "independent":
         _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
-    if prior.regime in CAUTION:
-        _print(CAUTION[prior.regime])
     if found.errors is not None:
         _print(
             "L1 error: estimate {estimate:.3f}, EM {em:.3f}, average {average:.3f}; "
             "{within_bounds:.0%} of the classes lie within their bounds.".format(**found.errors)
         )
-    if prior.em_gap > TOLERANCE * found.n_classes:
-        gap = f"its log-likelihood may be {prior.em_gap:.2g} below the maximum"
-        _print(f"EM stopped before it converged: {gap}.")
     console.print()
     rows = []
     for c in sorted(range(found.n_classes), key=lambda c: -prior.estimate[c])[:top]:

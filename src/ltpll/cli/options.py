@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -27,13 +26,6 @@ from ltpll.settings import (
 # Options are grouped into panels of `--help`.
 data_option = partial(typer.Option, rich_help_panel="Data")
 output_option = partial(typer.Option, rich_help_panel="Output")
-PANELS = {
-    "data": "Data",
-    "table": "Columns of the table",
-    "columns": "Columns of the table",
-    "training": "Training",
-    "run": "Training",
-}
 
 OwnRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")
@@ -152,24 +144,12 @@ def _option_of(one: Setting) -> inspect.Parameter:
     made = typer.Option(
         option,
         help=f"{one.help} May be repeated." if several else one.help,
-        rich_help_panel=PANELS[one.name.partition(".")[0]],
-        metavar=_metavar(one.kind),
+        rich_help_panel=one.name.partition(".")[0].capitalize(),
+        metavar="|".join(get_args(one.kind)) if get_origin(one.kind) is Literal else "VALUE",
     )
     default = None if several or one.default is None else str(one.default)
     kind = list[str] if several else str
     return _keyword(option[2:].replace("-", "_"), Annotated[kind | None, made], default)
-
-
-def _metavar(kind: Any) -> str:
-    """What stands for the value of an option in its help."""
-    arguments = get_args(kind)
-    if get_origin(kind) is Literal:
-        return "|".join(arguments)
-    if get_origin(kind) in (Union, UnionType):
-        return "|".join(_metavar(one) for one in arguments if one is not type(None))
-    if get_origin(kind) in (Annotated, tuple):
-        return _metavar(arguments[0])
-    return {int: "N", float: "X"}.get(kind, "TEXT")
 
 
 def _read_job(config: Path | None, assigned: list[str] | None, given: dict[str, Any]) -> TrainJob:
