@@ -41,8 +41,7 @@ def in_processes(
     others = set(multiprocessing.active_children())
     results: list[T] = []
     # CUDA does not survive a fork of this process, so processes are forked from a server that has
-    # only imported torch. One thread per process, since more threads than cores mostly wait for
-    # each other.
+    # only imported torch.
     has_server = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if has_server else "spawn")
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
@@ -128,6 +127,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
+    """More threads than cores mostly wait for each other."""
     changed = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     before = {name: os.environ[name] for name in changed if name in os.environ}
     os.environ |= changed

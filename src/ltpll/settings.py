@@ -91,11 +91,7 @@ Share = Annotated[float, Within(0, 1, open_above=True)]
 
 
 def accepted(kind: Any, value: Any) -> Any:
-    """The value as a setting of this type has it, such as a list as a tuple.
-
-    Raises:
-        ValueError: It has another type, or is outside the range.
-    """
+    """The value as a setting of this type has it, such as a list as a tuple, or a ValueError."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         value = accepted(arguments[0], value)
@@ -212,11 +208,7 @@ def _field_docstrings(cls: Any) -> dict[str, str]:
 
 
 def setting(cls: type[Any], name: str) -> Setting:
-    """The setting with this full name.
-
-    Raises:
-        InputError: There is none; similar names are suggested.
-    """
+    """The setting with this full name; an InputError suggests similar ones."""
     known = settings_of(cls)
     if name in known:
         return known[name]
@@ -233,13 +225,7 @@ def setting(cls: type[Any], name: str) -> Setting:
 def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
     """An instance with these values, by full names, and the defaults for all others.
 
-    Args:
-        cls: The dataclass.
-        values: The values, which are checked.
-        said: What stands before the names of settings in messages, such as the name of a file.
-
-    Raises:
-        InputError: A name is unknown, or a value does not fit.
+    An InputError about a value that does not fit names it after `said`, such as that of a file.
     """
     sections: dict[str, dict[str, Any]] = {"": {}}
     for name, value in values.items():

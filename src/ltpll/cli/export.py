@@ -54,7 +54,4 @@ def export(
         f"Wrote {onnx}: input x (rows, {', '.join(map(str, shape))}), outputs logits and "
         f"probabilities of {len(classifier.classes_)} classes; {checked}."
     )
-    print_line(
-        f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the "
-        "preprocessing."
-    )
+    print_line(f"Wrote {sidecar(onnx)}")

@@ -87,14 +87,10 @@ class SettingsCommand(TyperCommand):
 
 
 def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options for settings of `TrainJob`.
+    """Decorate a command that takes settings of `TrainJob`, as the argument `job`.
 
-    Args:
-        front: The full names of the settings that have options of their own. All others are given
-            in a file, by the option `--config`, or by `--set`.
-
-    Returns:
-        A decorator. The function is called with the settings as the argument `job`.
+    Those in `front` have options of their own; all others are given in a file, by the option
+    `--config`, or by `--set`.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:

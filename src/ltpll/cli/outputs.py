@@ -30,21 +30,11 @@ def check_outputs(
     suffixes: Sequence[str] = (),
     makes_folder: bool = False,
 ) -> None:
-    """Refuse to write to a path that the user has chosen, and to those beside it.
+    """Refuse to write to a path that the user has chosen, and to those beside it, which get their
+    names from it.
 
     Every command that writes files calls this first. All other paths of the command are inputs, as
-    is what runs were made from.
-
-    Args:
-        context: The command.
-        chosen: The path.
-        beside: Further files that the command writes.
-        suffixes: Those that `chosen` may have, by default those of tables.
-        makes_folder: Whether the folder is created if there is none.
-
-    Raises:
-        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of
-            a run or an input.
+    is what runs were made from. By default, `chosen` has to have a suffix of tables.
     """
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
