@@ -49,4 +49,4 @@ def test_a_file_system_without_locks_is_named_with_what_to_do(tmp_path, monkeypa
     for lock in (lambda: acquire_lock(tmp_path / "lock"), run.locked().__enter__):
         message = refusal(lock)
         assert "does not support file locks" in message
-        assert message.endswith("choose a folder on another file system, such as a local disk.")
+        assert message.endswith("choose a folder on another one, such as a local disk.")

@@ -139,7 +139,7 @@ def test_only_training_and_evaluation_know_the_processes_that_train_together():
         if re.search(r"import .*\bWorld\b", path.read_text())
     }
     assert {name for name in knows if not name.startswith(("training/", "evaluation/"))} == {
-        "cli/training.py"
+        "cli/progress.py"
     }
 
 

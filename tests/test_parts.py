@@ -379,8 +379,8 @@ def test_a_plug_in_is_loaded_when_the_registry_is_first_read(plugin_folder):
         ("ltpll_nowhere:Missing", "ModuleNotFoundError: No module named 'ltpll_nowhere'"),
         (
             "ltpll_plugin:Elsewhere",
-            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a "
-            "method",
+            "<class 'ltpll_plugin.Elsewhere'> cannot be registered: a method is a class that "
+            "inherits from Method and sets its own `name`",
         ),
         ("ltpll_plugin:Taken", "The method name 'corr' is taken by ltpll.methods.corr.CORR"),
     ],

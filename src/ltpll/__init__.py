@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ltpll.candidates import Candidates as Candidates
     from ltpll.candidates.votes import candidates_from_votes as candidates_from_votes
     from ltpll.cleaner import LabelCleaner as LabelCleaner
+    from ltpll.columns import ColumnEncoder as ColumnEncoder
+    from ltpll.columns import PiecewiseLinear as PiecewiseLinear
     from ltpll.committee import Committee as Committee
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning

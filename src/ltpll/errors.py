@@ -60,10 +60,8 @@ def first_line(error: BaseException) -> str:
 class InputError(ValueError):
     """The input cannot be used.
 
-    The message is one sentence that says where the problem is and what to do.
-
-    The command line prints the message and exits with status 2. Any other traceback that reaches a
-    user is a bug.
+    The message is one sentence that says where the problem is and what to do. The command line
+    prints it and exits with status 2.
     """
 
 

@@ -22,8 +22,7 @@ PROBE = 1 << 16  # bytes, enough to fail on a full disk
 def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> None:
     """Write a file so that readers see either the old or the new content, even if power fails.
 
-    With `keep`, the old file is renamed to that when the new one is ready; between the two renames,
-    `path` does not exist.
+    With `keep`, the old file is renamed to that when the new one is ready.
     """
     write_when_complete(path, lambda file: file.write(content), keep)
 
@@ -66,18 +65,15 @@ def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = Fa
     link leads to it.
     """
     real = followed(path)
-    wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)
-    if wrong is not None:
-        linked = "" if wrong == path else f", to which {path} is a link,"
-        kinds = ", ".join(suffixes)
-        raise InputError(f"{wrong}{linked} must end in {kinds}, which determines the format.")
+    for one in (path, real):
+        if one.suffix.lower() not in suffixes:
+            kinds = ", ".join(suffixes)
+            raise InputError(f"{one} must end in {kinds}, which determines the format.")
     if real.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not real.parent.is_dir() and (path.is_symlink() or not makes_folder):
-        linked = f", to which {path} is a link" if path.is_symlink() else ""
-        folder = real.parent if linked else path.parent
-        what = f"There is no folder {folder} to write {real.name} to{linked}"
-        raise InputError(f"{what}: create it first.")
+        folder = real.parent if path.is_symlink() else path.parent
+        raise InputError(f"There is no folder {folder} to write {path} to: create it first.")
 
 
 def cannot_write_error(
@@ -91,9 +87,6 @@ def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextM
     """Hold a lock file until the end of the `with` block, or until this process dies.
 
     If another process holds it, `busy` is raised; without `busy`, this waits.
-
-    Raises:
-        InputError: The file system has no locks.
     """
     try:
         return FileLock(path).acquire(blocking=busy is None)
@@ -105,16 +98,12 @@ def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextM
             raise
         what = f"The file system of {path.parent} does not support file locks"
         raise InputError(
-            f"{what}, without which two processes could write the same files: choose a folder on "
-            "another file system, such as a local disk."
+            f"{what}: choose a folder on another one, such as a local disk."
         ) from error
 
 
 def check_writable(folder: Path, way_out: str = "choose another place") -> None:
-    """Refuse a folder that cannot be written to, before hours of work are spent on its content.
-
-    The message names the way out.
-    """
+    """Refuse a folder that cannot be written to, before hours of work are spent on its content."""
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,26 +116,18 @@ def check_writable(folder: Path, way_out: str = "choose another place") -> None:
 
 
 def cache_folder(variable: str) -> Path:
-    """The folder of what can be made or loaded again: by default in the user's cache folder.
-
-    Raises:
-        InputError: The user has no home folder.
-    """
-    chosen, user = os.environ.get(variable), os.environ.get("XDG_CACHE_HOME")
+    """The folder of what can be made or loaded again: by default in the user's cache folder."""
     try:
-        if chosen:
+        if chosen := os.environ.get(variable):
             return Path(chosen).expanduser()
-        return (Path(user) if user else Path.home() / ".cache") / "ltpll"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ltpll"
     except RuntimeError:
         what = "There is no home folder for the cache folder to be in"
         raise InputError(f"{what}: set {variable} to a folder.") from None
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Delete temporary files of a process that was killed while writing `name`.
-
-    No other process may be writing it.
-    """
+    """Delete temporary files of a process that was killed while writing `name`."""
     for path in folder.glob(f".{name}.*.tmp"):
         path.unlink(missing_ok=True)
 
@@ -171,8 +152,7 @@ def parse_json(content: str | bytes) -> Any:
 
 def other_version(found: object, own: str) -> str | None:
     """Say that a file has another version of the format `own`; None if it has not."""
-    if found == own or not isinstance(found, str):
-        return None
-    if found.rpartition("-")[0] != own.rpartition("-")[0]:
+    same_kind = isinstance(found, str) and found.rpartition("-")[0] == own.rpartition("-")[0]
+    if found == own or not same_kind:
         return None
     return f"has the format {shown(found)}, and this version of ltpll reads {own!r}"

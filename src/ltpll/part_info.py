@@ -5,6 +5,7 @@ torch.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,26 +15,13 @@ KINDS = {"methods": "method", "rebalancers": "rebalancer", "extras": "extra"}
 
 @dataclass(frozen=True)
 class PartInfo:
-    """A part and its description, from the first sentence of its module.
-
-    Args:
-        kind: What it is: "method", "rebalancer" or "extra".
-        name: Its name.
-        source: Where it was published; empty if nowhere.
-        idea: What it does.
-        file: The file of its class.
-    """
+    """A part and its description, from the first sentence of its module."""
 
     kind: str
     name: str
-    source: str
+    source: str  # where it was published; empty if nowhere
     idea: str
     file: str
-
-    @property
-    def citation(self) -> str:
-        """The source without the name of the part; a dash if there is none."""
-        return self.source.partition(" (")[2].removesuffix(")") or "–"
 
     @classmethod
     def of_docstring(cls, kind: str, name: str, docstring: str, file: str) -> PartInfo:
@@ -51,17 +39,8 @@ def built_in_parts() -> Iterator[PartInfo]:
     package = Path(__file__).parent
     for folder, kind in KINDS.items():
         for path in sorted((package / folder).glob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            docstring = ast.get_docstring(tree) or ""
-            for name in _names_of_parts(tree):
+            text = path.read_text(encoding="utf-8")
+            docstring = ast.get_docstring(ast.parse(text)) or ""
+            for name in re.findall(r'^    name = "(.+)"', text, re.MULTILINE):
                 file = path.relative_to(package.parent).as_posix()
                 yield PartInfo.of_docstring(kind, name, docstring, file)
-
-
-def _names_of_parts(tree: ast.Module) -> Iterator[str]:
-    """The class attributes `name` of a module."""
-    for one in tree.body:
-        body = one.body if isinstance(one, ast.ClassDef) else []
-        for line in (line for line in body if isinstance(line, ast.Assign)):
-            if ast.unparse(line.targets[0]) == "name" and isinstance(line.value, ast.Constant):
-                yield str(line.value.value)

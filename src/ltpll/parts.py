@@ -88,11 +88,13 @@ def _build_part(
 def describe_parts() -> list[PartInfo]:
     """Every available method, rebalancer and extra, including plug-ins."""
     registries: list[Registry[Any]] = [METHODS, REBALANCERS, EXTRAS]
-    found = []
-    for registry in registries:
-        for name, cls in registry.items():
-            module = sys.modules[cls.__module__]
-            file = module.__name__.replace(".", "/") + ".py"
-            docstring = module.__doc__ or ""
-            found.append(PartInfo.of_docstring(registry.kind, name, docstring, file))
-    return found
+    return [
+        PartInfo.of_docstring(
+            registry.kind,
+            name,
+            sys.modules[cls.__module__].__doc__ or "",
+            cls.__module__.replace(".", "/") + ".py",
+        )
+        for registry in registries
+        for name, cls in registry.items()
+    ]

@@ -9,11 +9,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from ltpll.errors import CheckpointWarning, InputWarning
+from ltpll.errors import CheckpointWarning, InputError, InputWarning
 
 T = TypeVar("T")
 # At most, counting processes too; the pool has two threads and two processes of its own.
@@ -33,12 +34,14 @@ def in_processes(
     `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP
     terminates all processes and waits for them. Where a limit allows no further processes, a
     warning says so, and the function is called in this one.
+
+    Raises:
+        InputError: A process was killed, and not by this one.
     """
     others = set(multiprocessing.active_children())
     results: list[T] = []
     # CUDA does not survive a fork of this process, so processes are forked from a server that has
-    # only imported torch. One thread per process, since more threads than cores mostly wait for
-    # each other.
+    # only imported torch.
     has_server = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if has_server else "spawn")
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
@@ -58,7 +61,7 @@ def in_processes(
                 finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 results += [future.result() for future in finished]
                 on_wait()
-        except BaseException:
+        except BaseException as error:
             # Terminating its processes breaks the pool, and leaving the block joins its thread.
             # After shutdown(wait=False), that thread could close its pipe while the interpreter's
             # exit writes to it, and it would fail on a future cancelled here.
@@ -67,6 +70,9 @@ def in_processes(
                 process.terminate()
             for process in children:
                 process.join()  # training finishes its step and writes a checkpoint first
+            if isinstance(error, BrokenProcessPool):
+                problem = "A training process was killed, often because memory ran out"
+                raise InputError(f"{problem}: rerun the command with fewer workers.") from error
             raise
     return results
 
@@ -121,6 +127,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
+    """More threads than cores mostly wait for each other."""
     changed = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     before = {name: os.environ[name] for name in changed if name in os.environ}
     os.environ |= changed

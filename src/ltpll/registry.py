@@ -31,17 +31,10 @@ def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in inspect.signature(cls).parameters.items() if p.kind in named}
 
 
-def _check_options(
-    what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()
-) -> None:
-    """Refuse an option that is not known.
-
-    The message lists the known ones, without those that are `unlisted`.
-    """
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        listed = ", ".join(sorted(set(known) - set(unlisted))) or "none"
-        raise InputError(f"{what} has no option {shown(unknown[0])}; its options: {listed}.")
+def _check_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
+    for name in sorted(set(options) - set(known)):
+        listed = ", ".join(sorted(known)) or "none"
+        raise InputError(f"{what} has no option {shown(name)}; its options: {listed}.")
 
 
 class Configurable:
@@ -70,9 +63,7 @@ class Configurable:
         return {name: getattr(self, self.stored_as.get(name, name)) for name in names}
 
     def set_params(self, **params: Any) -> Self:
-        """Change options.
-
-        The object is then as if newly constructed, and has to be attached again before it is used.
+        """Change options; the object is then as if newly constructed.
 
         Raises:
             InputError: If there is no such option, or its value is refused; nothing is changed
@@ -122,16 +113,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 the name is taken. A class of `__main__` replaces another one there, so that a
                 notebook cell can be run again.
         """
-        if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            which = f"{cls!r} is not a {self.base.__name__}"
-            raise InputError(f"{which}, so it cannot be registered as a {self.kind}.")
-        name = cls.__dict__.get("name")
-        if not isinstance(name, str) or not name:
-            what = f"set the class attribute `name` to register it as a {self.kind}"
-            raise InputError(f"{cls.__name__} has no name: {what}.")
+        name = vars(cls).get("name") if isinstance(cls, type) else None
+        if not (name and isinstance(name, str) and issubclass(cls, self.base)):
+            needed = f"a {self.kind} is a class that inherits from {self.base.__name__}"
+            raise InputError(f"{cls!r} cannot be registered: {needed} and sets its own `name`.")
         taken = self._classes.get(name, cls)
-        redefined = taken.__module__ == cls.__module__ == "__main__"
-        if taken is not cls and not redefined:
+        if taken is not cls and not taken.__module__ == cls.__module__ == "__main__":
             by = f"{taken.__module__}.{taken.__qualname__}"
             raise InputError(f"The {self.kind} name {shown(name)} is taken by {by}.")
         self._classes[name] = cls
@@ -154,7 +141,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         cls = self[name]
         parameters = named_parameters(cls)
         what = f"The {self.kind} {shown(name)}"
-        _check_options(what, options, parameters, unlisted=context or ())
+        _check_options(what, options, parameters)
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
         for key, parameter in parameters.items():
@@ -174,13 +161,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 self.register(entry.load())
             except Exception as error:
                 origin = f" of {entry.dist.name}" if entry.dist else ""
-                kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
                 which = f"The {self.kind} plug-in {shown(entry.name)}{origin}"
-                warnings.warn(
-                    f"{which} was not loaded ({kind}{first_line(error)}).",
-                    InputWarning,
-                    stacklevel=4,
-                )
+                kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+                why = f"{which} was not loaded ({kind}{first_line(error)})."
+                warnings.warn(why, InputWarning, stacklevel=4)
 
     def __getitem__(self, name: str) -> type[T]:
         self._load_plugins()

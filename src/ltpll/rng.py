@@ -1,19 +1,12 @@
-"""Random numbers: independent seeds from one seed, and torch's random state."""
+"""Random numbers: torch's random state, of a seed or of the whole process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import Tensor
-
-
-def seed_streams(seed: int) -> dict[str, int]:
-    """Independent seeds for the subset, the candidates and the training of one experiment."""
-    streams = np.random.SeedSequence(seed).generate_state(3).tolist()
-    return dict(zip(("subset", "candidates", "training"), streams, strict=True))
 
 
 def random_state_of(seed: int, device: torch.device) -> dict[str, Tensor]:

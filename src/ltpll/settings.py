@@ -15,16 +15,16 @@ import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ltpll.errors import InputError, first_line, shown
 
-LARGEST_FILE = 1 << 16  # bytes
 T = TypeVar("T")
 
 
@@ -33,14 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Within:
-    """The range of a number.
-
-    Args:
-        least: The smallest number.
-        most: The largest number.
-        open_below: Whether `least` itself is excluded.
-        open_above: Whether `most` itself is excluded.
-    """
+    """The range of a number; `open_below` and `open_above` exclude its ends."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -56,15 +49,13 @@ class Within:
 
     def words(self, kind: str) -> str:
         """The range in words."""
-        if (
-            self.least > -math.inf
-            and self.most < math.inf
-            and not (self.open_below or self.open_above)
-        ):
+        if not (self.open_below or self.open_above) and math.isfinite(self.most - self.least):
             return f"{kind} between {self.least:g} and {self.most:.10g}"
-        least = f"{'above' if self.open_below else 'of at least'} {self.least:g}"
-        most = f"{'below' if self.open_above else 'at most'} {self.most:g}"
-        given = [least] * (self.least > -math.inf) + [most] * (self.most < math.inf)
+        given = []
+        if self.least > -math.inf:
+            given.append(f"{'above' if self.open_below else 'of at least'} {self.least:g}")
+        if self.most < math.inf:
+            given.append(f"{'below' if self.open_above else 'at most'} {self.most:g}")
         return f"{kind} {' and '.join(given)}"
 
 
@@ -79,14 +70,13 @@ class _Path:
 
 
 class _Plain:
-    """Refuses what JSON and TOML do not both have, such as dates, and lists of lists."""
+    """Refuses what JSON does not have, such as dates."""
 
     def __call__(self, value: Any) -> Any:
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if not isinstance(one, (str, int, float, type(None))) or one in (math.inf, -math.inf):
-                raise ValueError
-            if one != one:  # not a number
-                raise ValueError
+        try:
+            json.dumps(value, allow_nan=False)
+        except TypeError:
+            raise ValueError from None
         return value
 
     def words(self, kind: str) -> str:
@@ -101,16 +91,7 @@ Share = Annotated[float, Within(0, 1, open_above=True)]
 
 
 def accepted(kind: Any, value: Any) -> Any:
-    """The value as a setting of this type has it.
-
-    Raises:
-        ValueError: It has another type, or is outside the range.
-
-    Examples:
-        >>> from typing import Literal
-        >>> accepted(int | Literal["auto"], 3.0), accepted(tuple[str, ...], ["a", "b"])
-        (3, ('a', 'b'))
-    """
+    """The value as a setting of this type has it, such as a list as a tuple, or a ValueError."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         value = accepted(arguments[0], value)
@@ -143,14 +124,7 @@ def accepted(kind: Any, value: Any) -> Any:
 
 
 def expected(kind: Any) -> str:
-    """What a setting of this type must be, in words.
-
-    Examples:
-        >>> from typing import Literal
-        >>> from ltpll.settings import Count
-        >>> expected(Count | Literal["auto"])
-        'a whole number of at least 1 or auto'
-    """
+    """What a setting of this type must be, such as "a whole number of at least 1 or auto"."""
     *first, last = _alternatives(kind)
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -182,11 +156,7 @@ class Setting:
     help: str
 
     def check(self, value: Any, said: str = "") -> Any:
-        """The value as the setting has it; `said` is how a message calls the setting.
-
-        Raises:
-            InputError: It does not fit.
-        """
+        """The value as the setting has it; `said` is how the InputError about it calls it."""
         try:
             return accepted(self.kind, value)
         except (ValueError, OverflowError):
@@ -215,47 +185,36 @@ def settings_of(cls: Any, prefix: str = "") -> dict[str, Setting]:
         if is_dataclass(kind):
             found |= settings_of(kind, f"{name}.")
         else:
-            found[name] = Setting(name, kind, _default(one), docs.get(one.name, ""))
+            default = one.default if one.default_factory is MISSING else one.default_factory()
+            found[name] = Setting(name, kind, default, docs.get(one.name, ""))
     return found
-
-
-def _default(one: Field[Any]) -> Any:
-    if one.default_factory is not MISSING:
-        return one.default_factory()
-    return None if one.default is MISSING else one.default
 
 
 @cache
 def _field_docstrings(cls: Any) -> dict[str, str]:
     """The docstring below each field; Python keeps those of classes and functions only."""
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError):  # the source is not installed
+        (body,) = ast.parse(inspect.getsource(cls)).body
+    except OSError:  # the source is not installed
         return {}
     assert isinstance(body, ast.ClassDef)
-    found = {}
-    for one, below in pairwise(body.body):
-        if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
-            text = getattr(below.value, "value", None)
-            if isinstance(one.target, ast.Name) and isinstance(text, str):
-                found[one.target.id] = " ".join(text.split())
-    return found
+    return {
+        ast.unparse(field.target): " ".join(str(below.value.value).split())
+        for field, below in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }
 
 
 def setting(cls: type[Any], name: str) -> Setting:
-    """The setting with this full name.
-
-    Raises:
-        InputError: There is none; similar names are suggested.
-    """
+    """The setting with this full name; an InputError suggests similar ones."""
     known = settings_of(cls)
     if name in known:
         return known[name]
-    last = str(name).rpartition(".")[2]
-    similar = [one for one in known if one.rpartition(".")[2] == last]
-    similar = similar or get_close_matches(str(name), known, n=1)
-    if any(one.startswith(f"{name}.") for one in known):
-        raise InputError(f"{shown(name)} is a section: give one of its settings a value.")
+    last = name.rpartition(".")[2]
+    similar = [one for one in known if last in (one.rpartition(".")[2], one.partition(".")[0])]
+    similar = similar or get_close_matches(name, known, n=1)
     hint = f"{similar[0]} may be meant" if similar else "the documentation lists all"
     raise InputError(f"There is no setting {shown(name)}; {hint}.")
 
@@ -266,48 +225,34 @@ def setting(cls: type[Any], name: str) -> Setting:
 def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
     """An instance with these values, by full names, and the defaults for all others.
 
-    Args:
-        cls: The dataclass.
-        values: The values, which are checked.
-        said: What stands before the names of settings in messages, such as the name of a file.
-
-    Raises:
-        InputError: A name is unknown, or a value does not fit.
+    An InputError about a value that does not fit names it after `said`, such as that of a file.
     """
-    checked = {name: setting(cls, name).check(one, f"{said}{name}") for name, one in values.items()}
-    made: T = _made_of(cls, checked, "")
-    return made
+    sections: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        section, _, last = name.rpartition(".")
+        checked = setting(cls, name).check(value, f"{said}{name}")
+        sections.setdefault(section, {})[last] = checked
+    hints = get_type_hints(cls)
+    made = {name: hints[name](**sections.get(name, {})) for name in hints if name in _sections(cls)}
+    return cls(**sections[""], **made)
 
 
-def _made_of(cls: Any, checked: Mapping[str, Any], prefix: str) -> Any:
-    hints, own = get_type_hints(cls), {}
-    for one in fields(cls):
-        name = f"{prefix}{one.name}"
-        if is_dataclass(hints[one.name]):
-            own[one.name] = _made_of(hints[one.name], checked, f"{name}.")
-        elif name in checked:
-            own[one.name] = checked[name]
-    return cls(**own)
+def _sections(cls: Any) -> set[str]:
+    return {name.partition(".")[0] for name in settings_of(cls) if "." in name}
 
 
 def values_of(instance: Any, *, all_of_them: bool = False) -> dict[str, Any]:
     """The values of an instance by full names: those that differ from the defaults, or all."""
     found = {}
     for name, one in settings_of(type(instance)).items():
-        value = instance
-        for part in name.split("."):
-            value = getattr(value, part)
+        value = attrgetter(name)(instance)
         if all_of_them or value != one.default:
             found[name] = value
     return found
 
 
 def check_types(instance: Any) -> None:
-    """Refuse values in an instance that the types of its fields do not allow.
-
-    Raises:
-        InputError: A value does not fit; the message names its setting.
-    """
+    """Refuse values in an instance that the types of its fields do not allow."""
     for name, value in values_of(instance).items():
         settings_of(type(instance))[name].check(value)
 
@@ -316,37 +261,23 @@ def check_types(instance: Any) -> None:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values in a TOML file, by full names.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """The values in a TOML file; an InputError if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_FILE + 1)
-        if len(text) > LARGEST_FILE:
-            raise InputError(
-                f"{path} has more than {LARGEST_FILE >> 10} KiB: it must hold settings."
-            )
-        content = tomllib.loads(text.decode("utf-8-sig"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not a TOML file: {first_line(error)}.") from None
-    return content
 
 
-def by_full_name(cls: type[Any], content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested sections, by full names."""
-    known = settings_of(cls)
+def by_full_name(cls: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in the sections of a file, by full names."""
     found: dict[str, Any] = {}
     for name, value in content.items():
-        full = f"{prefix}{name}"
-        is_section = any(one.startswith(f"{full}.") for one in known)
-        if is_section and isinstance(value, Mapping):
-            found |= by_full_name(cls, value, f"{full}.")
+        if name in _sections(cls) and isinstance(value, Mapping):
+            found |= {f"{name}.{last}": one for last, one in value.items()}
         else:
-            found[full] = value
+            found[name] = value
     return found
 
 

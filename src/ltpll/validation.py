@@ -16,9 +16,8 @@ from torch import Tensor
 from ltpll.errors import InputError, shown
 from ltpll.number_types import blurred_by_float32
 
-CHUNK_VALUES = (
-    1 << 19
-)  # limits the memory of checks and sums, whose temporary arrays are as large as their input
+# Limits the memory of checks and sums, whose temporary arrays are as large as their input.
+CHUNK_VALUES = 1 << 19
 
 
 def rows_per_chunk(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
@@ -50,18 +49,13 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
         kind: The type of the tensor; by default that of `kept_type`.
     """
     try:
-        if isinstance(x, np.ndarray) and x.dtype == np.uint8 and x.ndim == 4 and x.size:
-            return shared_tensor(x)  # images stay 8-bit until their views are drawn
         array = x if isinstance(x, Tensor) else np.asarray(x)
-        # A table of doubles is copied once, to float32, and not to another layout before.
-        doubles = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.ndim == 2
-        inputs = (
-            array
-            if isinstance(array, Tensor)
-            else shared_tensor(array)
-            if doubles
-            else torch.as_tensor(_plain(array))
-        )
+        if isinstance(array, Tensor):
+            inputs = array
+        elif array.size and (array.dtype.str, array.ndim) in (("<f8", 2), ("|u1", 4)):
+            inputs = shared_tensor(array)  # which may be large: it is copied once, or not at all
+        else:
+            inputs = torch.as_tensor(_plain(array))
     except (TypeError, ValueError):
         raise InputError(
             f"The {what} features are not numbers: turn text and categories into numbers first."
@@ -72,23 +66,21 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
             "one or more values in each."
         )
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
-        return inputs
+        return inputs  # images stay 8-bit until their views are drawn
     given, kind = inputs, kept_type(inputs) if kind is None else kind
-    inputs = (
-        inputs.to(kind, memory_format=torch.contiguous_format).contiguous()
-        if doubles
-        else inputs.to(kind)
-    )
-    bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    for rows in torch.arange(len(inputs), device=inputs.device).split(rows_per_chunk(inputs)):
-        bad[rows] = ~torch.isfinite(inputs[rows[0] : rows[-1] + 1]).flatten(1).all(1)
-    if bool(bad.any()):
-        n, row = int(bad.sum()), int(torch.nonzero(bad)[0])
+    if isinstance(array, Tensor):
+        inputs = inputs.to(kind)
+    else:
+        inputs = inputs.to(kind, memory_format=torch.contiguous_format).contiguous()
+    chunks = inputs.split(rows_per_chunk(inputs))
+    bad = torch.nonzero(torch.cat([~torch.isfinite(part).flatten(1).all(1) for part in chunks]))
+    if len(bad):
+        row = int(bad[0])
         beyond = bool(torch.isfinite(given[row]).all())  # of float32
+        problem = "a value beyond ±3.4e38" if beyond else "a NaN or an infinite value"
+        others = f" ({len(bad)} such rows)" if len(bad) > 1 else ""
         raise InputError(
-            f"Row {row} of the {what} features has "
-            f"{'a value beyond ±3.4e38' if beyond else 'a NaN or an infinite value'}"
-            f"{f' ({n} such rows)' if n > 1 else ''}: fill it in or drop the row."
+            f"Row {row} of the {what} features has {problem}{others}: fill it in or drop the row."
         )
     return inputs
 
@@ -97,16 +89,13 @@ def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
     """Convert class numbers to an integer tensor; refuses numbers out of range."""
     try:
         labels = y if isinstance(y, Tensor) else torch.as_tensor(_plain(np.asarray(y)))
+        if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+            raise TypeError
     except (TypeError, ValueError):
         raise InputError(
             f"The {what} labels must be a list of class numbers: turn names into numbers from "
             "0 first."
         ) from None
-    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise InputError(
-            f"The {what} labels must be a list of class numbers; these have shape "
-            f"{tuple(labels.shape)}, type {labels.dtype}."
-        )
     labels = labels.long()
     wrong = torch.nonzero((labels < 0) | (labels >= n_classes)).flatten()
     if len(wrong):
@@ -138,15 +127,14 @@ def chosen_device(device: str | torch.device) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        chosen = torch.device(device)
+        chosen: torch.device | None = torch.device(device)
     except RuntimeError:
-        raise InputError(
-            f"There is no device {device!r}: choose 'cpu', 'cuda' or 'auto'."
-        ) from None
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise InputError(
-            f"There is no device {str(chosen)!r} on this machine: choose 'cpu' or 'auto'."
-        )
+        chosen = None
+    if chosen is None or (
+        chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count()
+    ):
+        problem = f"There is no device {str(device)!r} on this machine"
+        raise InputError(f"{problem}: choose 'cpu', 'cuda' or 'auto'.")
     return chosen
 
 
@@ -154,27 +142,20 @@ def in_range(
     value: float, name: str, least: float, most: float = math.inf, *, above: bool = False
 ) -> float:
     """Check that a setting is a finite number from `least` (excluded with `above`) to `most`."""
-    number = (
-        isinstance(value, (int, float, np.number))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
-    if not number or not (least < value if above else least <= value) or value > most:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and least <= value <= most) or (
+        above and value == least
+    ):
         bound = f"above {least:g}" if above else f"at least {least:g}"
-        raise InputError(
-            f"{name} is {shown(value)}: it must be a number "
-            f"{bound}{'' if most == math.inf else f' and at most {most:g}'}."
-        )
+        bound += "" if most == math.inf else f" and at most {most:g}"
+        raise InputError(f"{name} is {shown(value)}: it must be a number {bound}.")
     return float(value)
 
 
 def whole_number(value: Any, least: int, name: str) -> int:
     """Check that a setting is a whole number of at least `least`."""
-    whole = isinstance(value, (int, np.integer)) or (
-        isinstance(value, (float, np.floating)) and float(value).is_integer()
-    )
-    if not whole or value < least or value >= 2**63:
-        raise InputError(
-            f"{name} is {shown(value)}: it must be a whole number of at least {least}."
-        )
+    number = isinstance(value, (int, float, np.number))
+    if not (number and value == value // 1 and least <= value < 2**63):
+        problem = f"{name} is {shown(value)}: it must be a whole number of at least {least}"
+        raise InputError(f"{problem}.")
     return int(value)

@@ -15,7 +15,6 @@ from ltpll.analysis.describe import (
 )
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
-from ltpll.cli.describe import interval_plot
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
@@ -289,14 +288,7 @@ def test_what_is_printed_of_one_pair_is_in_the_singular(tmp_path):
     path.write_text("sets\n" + "a|b\n" * 40 + "c|d\n" + "a\nb\n" * 10 + "c\nd\n" * 100)
     shown = " ".join(call(path, "--top", "1").output.split())
     assert "1 more pair shares sets." in shown
-    assert "1 of 2 pairs does so" in shown
-
-
-def test_an_interval_is_drawn_between_its_bounds_on_a_square_root_scale():
-    assert interval_plot(0.01, 0.04, 0.25, None, largest=1.0, width=11) == " ├●──┤"
-    assert interval_plot(0.01, 0.04, 0.25, 0.64, largest=1.0, width=11) == " ├●──┤  ×"
-    assert interval_plot(0.5, 0.5, 0.5, None, largest=0.5, width=5) == "    ●"
-    assert interval_plot(0.0, 0.25, 1.0, 0.24, largest=1.0, width=5) == "├─⊗─┤"
+    assert "1 of 2 pairs, above all" in shown
 
 
 def test_matrices_are_read(tmp_path):
@@ -424,21 +416,10 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert message.endswith(".")
 
 
-@pytest.mark.parametrize(
-    ("config", "kind"),
-    [({"study": "toy"}, "a run of a study"), ({"experiment": "images"}, "a benchmark run")],
-)
-def test_a_run_of_research_is_called_what_it_is(tmp_path, monkeypatch, config, kind):
-    monkeypatch.setattr("ltpll.runs.schema.CHECKS", {})  # as where ltpll-research is not installed
-    made = Run(tmp_path, config)
+def test_a_run_of_research_is_called_what_it_is(tmp_path):
+    made = Run(tmp_path, {"experiment": "images"})
     made.start()
-    made.finish({})
-    message = str(call(made.folder).exception)
-    assert (
-        message
-        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package "
-        "ltpll-research installs."
-    )
+    assert "it is a benchmark run, not a run on a table" in str(call(made.folder).exception)
 
 
 def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
@@ -483,7 +464,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
         "Estimate: EM, the most likely prior, with bounds of 2 standard deviations."
         in result.stdout
     )
-    assert "surplus of shared pairs" in result.stdout
+    assert "of the rows share their set with another row." in result.stdout
 
 
 def test_single_labels_are_suspected_of_another_separator(tmp_path):

@@ -18,7 +18,6 @@ from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name_error
-from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
@@ -32,7 +31,7 @@ from ltpll.validation import chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet
-from ltpll_research.recording import record_training
+from ltpll_research.recording import record_training, seed_streams
 from ltpll_research.set_origins import remove_labels
 
 # These only change predictions, so they are evaluated on runs without a rebalancer; the first also

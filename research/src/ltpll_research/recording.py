@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ltpll.evaluation.during_training import Evaluate, best_epoch
 from ltpll.runs.environment import PACKAGE
 from ltpll.runs.recording import RunLog, begin_run, round_floats, training_conditions
@@ -19,6 +21,12 @@ from ltpll.training.trainer import PartialLabelTrainer
 
 SNAPSHOTS = 8
 CURVE_POINTS = 120
+
+
+def seed_streams(seed: int) -> dict[str, int]:
+    """Independent seeds for the subset, the candidates and the training of one experiment."""
+    streams = np.random.SeedSequence(seed).generate_state(3).tolist()
+    return dict(zip(("subset", "candidates", "training"), streams, strict=True))
 
 
 @cache

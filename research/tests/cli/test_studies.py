@@ -92,13 +92,6 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_benchmark_can_be_started_by_torchrun(tmp_path):
-    result = research("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
-    assert result.returncode == 2
-    assert "only benchmark supports it" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file_stays(tmp_path):
     path = tmp_path / "taken"
     path.write_text("precious")

@@ -23,42 +23,31 @@ app = make_program(
     "ltpll",
     "Long-tailed partial label learning: train classifiers on sets of candidate labels when "
     "classes are imbalanced.",
-    trained_by=("train",),
-    words_of_option=words_of_option,
+    words_of_option,
 )
 START, OWN = "First steps", "Your own data"
 app.command(rich_help_panel=START)(demo)
 app.command("list", rich_help_panel=START)(list_parts)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(describe)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(train)
-app.command(rich_help_panel=OWN)(clean)
-app.command(rich_help_panel=OWN)(report)
-app.command(rich_help_panel=OWN)(review)
-app.command(rich_help_panel=OWN)(predict)
-app.command(rich_help_panel=OWN)(export)
-app.command(rich_help_panel=OWN)(embed)
+for command in (clean, report, review, predict, export, embed):
+    app.command(rich_help_panel=OWN)(command)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(convert)
 
-# Commands of earlier versions, and what replaces them.
-IN_RESEARCH = "is in the package ltpll-research: install it, then use `ltpll-research"
-MOVED = {
-    name: f"{IN_RESEARCH} {name}`"
-    for name in ("bench", "benchmark", "bound", "probe", "reproduce", "toy", "tsne")
-}
-MOVED["data"] = (
-    "is gone: use `ltpll describe`, `ltpll demo --only-table` for an example table, "
-    "`ltpll.prune_candidates` in Python, or `ltpll-research data` for image sets"
-)
+# Commands of earlier versions, which are now in another package.
+MOVED = ("bench", "benchmark", "bound", "data", "probe", "reproduce", "toy", "tsne")
 
 
 def _say_where(context: typer.Context) -> None:
-    """Moved or gone."""
-    raise InputError(f"`ltpll {context.info_name}` {MOVED[context.info_name or '']}.")
+    """Moved."""
+    name = context.info_name
+    where = f"install it, then use `ltpll-research {name}`"
+    raise InputError(f"`ltpll {name}` is in the package ltpll-research: {where}.")
 
 
-for _name in MOVED:
-    _anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(_name, hidden=True, add_help_option=False, context_settings=_anything)(_say_where)
+for name in MOVED:
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, hidden=True, add_help_option=False, context_settings=anything)(_say_where)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ltpll.cleaning.settings import DataFiles, TrainJob
 from ltpll.cli.console import print_line
-from ltpll.cli.options import output_option, takes_settings
+from ltpll.cli.options import TableOut, takes_settings
 from ltpll.cli.outputs import check_outputs
 from ltpll.formatting import command, counted
 
@@ -26,7 +26,7 @@ def convert(
             "annotations of COCO (.json, .jsonl), or a MATLAB file (.mat).",
         ),
     ],
-    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    out: TableOut,
 ) -> None:
     """Write the file of a labelling tool, a detector or MATLAB as a table that `ltpll train` reads.
 

@@ -14,6 +14,7 @@ from ltpll.cli.options import Fresh, output_option
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.report import report
 from ltpll.cli.train import train_job
+from ltpll.errors import InputError
 from ltpll.formatting import command
 
 
@@ -39,18 +40,15 @@ def demo(
         print_line(f"Next: {command('ltpll', 'train', table, '--out', run)}")
         return
     job = TrainJob(data=DataFiles(table=str(table)))
-    for does, words in (
-        (lambda: train_job(job, run, fresh=fresh), ("train", table, "--out", run)),
-        (lambda: clean(context, run, out=cleaned), ("clean", run, "--out", cleaned)),
-        (lambda: report(context, run, out=page), ("report", run, "--out", page)),
-    ):
-        print_line(f"$ {command('ltpll', *words)}")
-        does()
+    print_line(f"$ {command('ltpll', 'train', table, '--out', run)}")
+    train_job(job, run, fresh=fresh)
+    print_line(f"$ {command('ltpll', 'clean', run, '--out', cleaned)}")
+    clean(context, run, out=cleaned)
+    print_line(f"$ {command('ltpll', 'report', run, '--out', page)}")
+    report(context, run, out=page)
 
 
 def _write_example(context: typer.Context, folder: Path) -> None:
-    from ltpll.errors import InputError
-    from ltpll.files import check_writable
     from ltpll.synthetic import example_tables
     from ltpll.tables.writers import write_table
 
@@ -59,7 +57,7 @@ def _write_example(context: typer.Context, folder: Path) -> None:
     for path in paths:
         if path.exists():
             raise InputError(f"{path} exists already: choose another folder with --out.")
-    check_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     tables = example_tables()
     for path, columns in zip(paths, tables, strict=True):
         write_table(path, columns)

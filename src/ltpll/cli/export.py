@@ -44,24 +44,14 @@ def export(
         backbone = None  # the model takes its features beside the encoded columns
     classifier.to_onnx(onnx, names if len(classifier.input_shape_) == 1 else (), backbone)
     difference = onnx_difference(classifier, onnx, backbone)
-    shape = ", ".join(
-        map(
-            str,
-            classifier.input_shape_
-            if backbone is None
-            else (3, *(backbone.preprocessing.side,) * 2),
-        )
-    )
-    checked = (
-        "not checked, because onnxruntime is not installed"
-        if difference is None
-        else f"differs from torch by {difference:.1g} at most"
-    )
+    shape = classifier.input_shape_
+    if backbone is not None:
+        shape = (3, backbone.preprocessing.side, backbone.preprocessing.side)
+    checked = "not checked, because onnxruntime is not installed"
+    if difference is not None:
+        checked = f"differs from torch by {difference:.1g} at most"
     print_line(
-        f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of "
-        f"{len(classifier.classes_)} classes; {checked}."
+        f"Wrote {onnx}: input x (rows, {', '.join(map(str, shape))}), outputs logits and "
+        f"probabilities of {len(classifier.classes_)} classes; {checked}."
     )
-    print_line(
-        f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the "
-        "preprocessing."
-    )
+    print_line(f"Wrote {sidecar(onnx)}")

@@ -18,9 +18,7 @@ def list_parts() -> None:
         from ltpll.parts import describe_parts
 
         parts = describe_parts()  # plug-ins are imported, and torch with them
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("kind", "name", "what it does"):
-        table.add_column(heading)
+    table = Table("kind", "name", "what it does", box=box.SIMPLE, pad_edge=False)
     for part in parts:
         table.add_row(part.kind, part.name, part.idea)
     console.print(table)

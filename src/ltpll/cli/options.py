@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -27,18 +26,11 @@ from ltpll.settings import (
 # Options are grouped into panels of `--help`.
 data_option = partial(typer.Option, rich_help_panel="Data")
 output_option = partial(typer.Option, rich_help_panel="Output")
-column_option = part_option = hardware_option = training_option = data_option  # FIXME
-PANELS = {
-    "data": "Data",
-    "table": "Columns of the table",
-    "columns": "Columns of the table",
-    "training": "Training",
-    "run": "Training",
-}
 
 OwnRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")
 ]
+TableOut = Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")]
 Fresh = Annotated[
     bool,
     output_option("--fresh", help="Discard earlier results of this command and train again."),
@@ -58,6 +50,10 @@ WrittenSeparator = Annotated[
         help="Separates the candidates in the written table.",
         show_default="that of the trained table",
     ),
+]
+OnError = Annotated[
+    str,
+    data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip"),
 ]
 Device = Annotated[str, data_option(help="cpu, cuda or auto (CUDA if available).")]
 Config = Annotated[
@@ -82,46 +78,40 @@ class SettingsCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an option that is a setting without one is explained."""
         known = {option for parameter in self.params for option in parameter.opts}
-        for word in args:
-            last = word.partition("=")[0].removeprefix("--").replace("-", "_")
-            found = [name for name in settings_of(TrainJob) if name.endswith(f".{last}")]
-            if word.startswith("--") and word.partition("=")[0] not in known and found:
+        for word in (arg.partition("=")[0] for arg in args):
+            full = _full_name(word.removeprefix("--").replace("-", "_"))
+            if word.startswith("--") and word not in known and full is not None:
                 problem = f"{word} is no option, but a setting of the file"
-                raise InputError(f"{problem}: give it with --set {found[0]}=VALUE.")
+                raise InputError(f"{problem}: give it with --set {full}=VALUE.")
         return super().parse_args(ctx, args)
 
 
 def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options for settings of `TrainJob`.
+    """Decorate a command that takes settings of `TrainJob`, as the argument `job`.
 
-    Args:
-        front: The full names of the settings that have options of their own. All others are given
-            in a file, by the option `--config`, or by `--set`.
-
-    Returns:
-        A decorator. The function is called with the settings as the argument `job`.
+    Those in `front` have options of their own; all others are given in a file, by the option
+    `--config`, or by `--set`.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        chosen = {option_name(name)[2:].replace("-", "_"): name for name in front}
+        options = [_option_of(settings_of(TrainJob)[name]) for name in front]
 
+        @wraps(function)
         def command(**values: Any) -> None:
-            context = values["context"]
-            given = {name: values.pop(option) for option, name in chosen.items()}
-            for option, name in chosen.items():
-                if context.get_parameter_source(option).name != "COMMANDLINE":
-                    del given[name]
+            source, given = values["context"].get_parameter_source, {}
+            for option, name in zip(options, front, strict=True):
+                value = values.pop(option.name)
+                if source(option.name).name == "COMMANDLINE":
+                    given[name] = value
             function(job=_read_job(values.pop("config"), values.pop("set_"), given), **values)
 
-        own = inspect.signature(function, eval_str=True).parameters
-        parameters = [one for name, one in own.items() if name != "job"]
-        parameters += [_option_of(settings_of(TrainJob)[name]) for name in front]
-        parameters += [_keyword("config", Config, None), _keyword("set_", Set, None)]
-        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        own = dict(inspect.signature(function, eval_str=True).parameters)
+        del own["job"]
+        files = [_keyword("config", Config, None), _keyword("set_", Set, None)]
+        parameters = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own.values(), *options)]
+        parameters += files
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parameters}
-        command.__doc__, command.__name__ = function.__doc__, function.__name__
-        command.__wrapped__ = function  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -129,9 +119,14 @@ def takes_settings(*front: str) -> Callable[[Callable[..., None]], Callable[...,
 
 def words_of_option(name: str, value: str) -> list[str]:
     """The words that give a setting a value, by the last part of its name."""
-    full = next((one for one in settings_of(TrainJob) if one.endswith(f".{name}")), name)
-    rare = full in settings_of(TrainJob) and full not in FRONT
-    return ["--set", f"{full}={value}"] if rare else [option_name(full), value]
+    full = _full_name(name)
+    if full is None or full in FRONT:
+        return [option_name(name), value]
+    return ["--set", f"{full}={value}"]
+
+
+def _full_name(last: str) -> str | None:
+    return next((name for name in settings_of(TrainJob) if name.endswith(f".{last}")), None)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -145,24 +140,12 @@ def _option_of(one: Setting) -> inspect.Parameter:
     made = typer.Option(
         option,
         help=f"{one.help} May be repeated." if several else one.help,
-        rich_help_panel=PANELS[one.name.partition(".")[0]],
-        metavar=_metavar(one.kind),
+        rich_help_panel=one.name.partition(".")[0].capitalize(),
+        metavar="|".join(get_args(one.kind)) if get_origin(one.kind) is Literal else "VALUE",
     )
     default = None if several or one.default is None else str(one.default)
     kind = list[str] if several else str
     return _keyword(option[2:].replace("-", "_"), Annotated[kind | None, made], default)
-
-
-def _metavar(kind: Any) -> str:
-    """What stands for the value of an option in its help."""
-    arguments = get_args(kind)
-    if get_origin(kind) is Literal:
-        return "|".join(arguments)
-    if get_origin(kind) in (Union, UnionType):
-        return "|".join(_metavar(one) for one in arguments if one is not type(None))
-    if get_origin(kind) in (Annotated, tuple):
-        return _metavar(arguments[0])
-    return {int: "N", float: "X"}.get(kind, "TEXT")
 
 
 def _read_job(config: Path | None, assigned: list[str] | None, given: dict[str, Any]) -> TrainJob:

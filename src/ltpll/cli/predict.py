@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import print_line
-from ltpll.cli.options import Device, OwnRun, data_option, output_option
+from ltpll.cli.options import Device, OnError, OwnRun, TableOut, data_option, output_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.cli.tables import read_source
 from ltpll.errors import shown
 from ltpll.formatting import counted
 
@@ -24,7 +23,7 @@ def predict(
             metavar="TABLE", help="New examples, in the format of the table that was trained on."
         ),
     ],
-    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    out: TableOut,
     probabilities: Annotated[
         bool,
         output_option("--probabilities", help="Add a column with the probability of each class."),
@@ -33,12 +32,7 @@ def predict(
     features: Annotated[
         Path | None, data_option(help="File of the new features, as for train.")
     ] = None,
-    on_error: Annotated[
-        str,
-        data_option(
-            help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip"
-        ),
-    ] = "stop",
+    on_error: OnError = "stop",
     goal: Annotated[
         str | None,
         output_option(
@@ -53,6 +47,7 @@ def predict(
     the table.
     """
     from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
+    from ltpll.cli.progress import read_source
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
     from ltpll.tables.reading import Reading
@@ -66,10 +61,8 @@ def predict(
     if source.reading.id is None and missing != Reading.id:
         ids = "row numbers" if examples.table.paths is None else "paths"
         print_line(f"{table} has no column {shown(missing)}, so ids are {ids}.")
-    write_table(
-        out,
-        prediction_columns(
-            run, record, examples, probabilities=probabilities, device=device, goal=goal
-        ),
+    columns = prediction_columns(
+        run, record, examples, probabilities=probabilities, device=device, goal=goal
     )
+    write_table(out, columns)
     print_line(f"Wrote {counted(len(examples), 'prediction')} to {out}")

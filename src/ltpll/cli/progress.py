@@ -1,23 +1,32 @@
-"""Progress bars for reading, embedding and training, and TensorBoard events."""
+"""What commands that take long share: progress bars, interrupts, TensorBoard events, and the
+processes of torchrun.
+"""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
+import typer
 from rich import progress as rich_progress
 from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
-from ltpll.cli.console import COMMAND_BEGAN, console, print_line
+from ltpll.cli.console import console, print_line, print_note, print_skipped
 from ltpll.errors import required_by
-from ltpll.formatting import format_duration
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
+from ltpll.training.distributed import World, world_of_torchrun
 from ltpll.training.job import Part, Stage
+from ltpll.validation import chosen_device
+
+if TYPE_CHECKING:
+    from ltpll.cleaning.dataset import Examples, TableSource
 
 
 class _BarAboveFigures(rich_progress.Progress):
@@ -33,11 +42,14 @@ class _BarAboveFigures(rich_progress.Progress):
 
 
 class ProgressBar(Progress):
-    """The progress of a job as one bar on a terminal, or as lines in a log file."""
+    """The progress of a job as one bar on a terminal, or as lines in a log file.
+
+    On Ctrl-C in its `with` block, it says that the command can be resumed, and exits with status
+    130.
+    """
 
     def __init__(self) -> None:
         super().__init__(write=print_line)
-        self._finished = False
         self._bar = _BarAboveFigures(
             TextColumn("{task.fields[current]}"),
             BarColumn(bar_width=20),
@@ -46,6 +58,20 @@ class ProgressBar(Progress):
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", total=1.0, current="starting", status="", figures="")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()  # before anything is printed below it
+        if kind is KeyboardInterrupt:
+            print_line("Interrupted: rerun the command to resume.")
+            raise typer.Exit(130) from None
 
     def start_part(self, part: Part) -> ProgressBar:
         super().start_part(part)
@@ -56,25 +82,8 @@ class ProgressBar(Progress):
     def show_progress(self, important: bool) -> None:
         if console.is_terminal:
             self._draw()
-        elif self._finished or self.job.share_done < 1:  # after the last epoch, results are stored
+        else:
             super().show_progress(important)
-
-    def finish(self) -> None:
-        """Show that everything is done and stored, and how long the command took."""
-        self._finished = True
-        if self.part is not None and self.job.share_done >= 1:
-            self.show_progress(important=True)
-
-    @property
-    def time_left(self) -> str:
-        """The time left; at the end, the time that the whole command took."""
-        if self.job.share_done < 1:
-            return super().time_left
-        return (
-            f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}"
-            if self._finished
-            else "finishing"
-        )
 
     def _draw(self) -> None:
         share = self.job.share_done
@@ -82,9 +91,6 @@ class ProgressBar(Progress):
         self._bar.update(
             self._task, completed=share, current=self.current, status=status, figures=self.figures
         )
-
-    def close(self) -> None:
-        self._bar.stop()
 
 
 class PictureProgress(ProgressBar):
@@ -119,11 +125,7 @@ class PictureProgress(ProgressBar):
 
 
 class TensorBoardEvents(Callback):
-    """Writes the record of every epoch to TensorBoard.
-
-    Args:
-        run: The run that is trained; the events are in its folder.
-    """
+    """Writes the record of every epoch to TensorBoard, in the folder of the run."""
 
     def __init__(self, run: Run) -> None:
         with required_by(
@@ -134,26 +136,16 @@ class TensorBoardEvents(Callback):
         self._writer: Any = None
 
     def on_epoch_end(self, trainer: Any, record: Record) -> None:
-        if (
-            self._writer is None
-        ):  # created at the first epoch, because starting a run clears its folder
+        epoch = record["epoch"]
+        if self._writer is None:  # not before, because starting a run clears its folder
             # purge_step hides what a killed process wrote about epochs that are trained again.
-            self._writer = self._new_writer(
-                str(self.run.folder / "tensorboard"), purge_step=record["epoch"]
-            )
-        scalars = {
-            "loss": record["loss"],
-            "lr": record["lr"],
-            "target_recovery": record.get("target_recovery"),
-        }
-        scalars |= {
-            f"test/{name}": value
-            for name, value in record.get("test", {}).items()
-            if isinstance(value, float)
-        }
-        for name, value in scalars.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, record["epoch"])
+            folder = str(self.run.folder / "tensorboard")
+            self._writer = self._new_writer(folder, purge_step=epoch)
+        figures = {name: record.get(name) for name in ("loss", "lr", "target_recovery")}
+        figures |= {f"test/{name}": value for name, value in record.get("test", {}).items()}
+        for name, value in figures.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
 
 
@@ -176,3 +168,48 @@ def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(tasks[file], completed=done, total=total)
 
         yield on_progress
+
+
+def read_source(
+    source: TableSource, *, needs_candidates: bool = True, device: str = "auto"
+) -> Examples:
+    """Read the examples of a source, and print how they were read and which pictures were
+    skipped.
+    """
+    from ltpll.cleaning.dataset import read_examples
+
+    with reading_progress() as on_progress:
+        examples = read_examples(
+            source, needs_candidates=needs_candidates, device=device, on_progress=on_progress
+        )
+    for note in examples.table.notes:
+        print_line(note)
+    print_skipped(examples.problems)
+    return examples
+
+
+@contextmanager
+def torchrun_processes(device: str) -> Iterator[tuple[World, str]]:
+    """The processes started by torchrun, or this one alone, and the device of this process; only
+    the first process prints.
+    """
+
+    def print_failure(sentence: str) -> None:
+        console.show_cursor()  # a progress bar hides it
+        print_note(f"error: {sentence}")
+
+    with world_of_torchrun(str(chosen_device(device)), print_failure) as (world, own_device):
+        console.quiet = not world.first
+        if not world.first:
+            warnings.simplefilter("ignore")
+        yield world, own_device
+
+
+def prepare_run(run: Run, world: World, *, fresh: bool) -> bool:
+    """Prepare the folder of a run for training; returns whether the run is already finished."""
+    if world.first:
+        if fresh:
+            run.delete_run()
+        run.reopen_if_damaged()
+    world.wait_for_all()
+    return bool(world.value_of_first_process(run.done))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ltpll.cleaning.settings import TrainJob
-from ltpll.cli.console import print_line
-from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
+from ltpll.cli.console import MOST_SHOWN, print_line
+from ltpll.cli.options import OwnRun, TableOut, WrittenSeparator, output_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.cli.tables import MOST_SHOWN
+from ltpll.errors import InputError
 from ltpll.formatting import command, counted
 
 
 def review(
     context: typer.Context,
     run: OwnRun,
-    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    out: TableOut,
     n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
     separator: WrittenSeparator = None,
 ) -> None:
@@ -27,12 +26,10 @@ def review(
     """
     from ltpll.cleaning.review import review_columns, review_rows
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.errors import InputError
     from ltpll.tables.writers import write_table
 
     check_outputs(context, out)
     table = read_cleaned(run)
-    source = table.record["source"]
     rows = review_rows(table, n)
     if not len(rows):
         raise InputError(
@@ -41,12 +38,10 @@ def review(
         )
     columns = review_columns(table, rows, separator)
     write_table(out, columns)
-    asked, all_rows = float(table.doubts[rows].sum()), float(table.doubts.sum())
-    expected = (
-        f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are "
-        "expected to be wrong"
+    print_line(
+        f"About {table.doubts[rows].sum():.0f} of the {counted(len(rows), 'label')} in the queue "
+        f"are expected to be wrong, and {table.doubts.sum():.0f} in the whole table."
     )
-    print_line(f"{expected}, and {all_rows:.0f} in the whole table.")
     for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
         print_line(f"  {name}: {why}")
     if len(rows) > MOST_SHOWN:
@@ -60,4 +55,4 @@ def review(
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
     words = TrainJob.of_record(table.record).words()
     words = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN", *words]
-    print_line(command("ltpll", "train", source["table"], *words))
+    print_line(command("ltpll", "train", table.record["source"]["table"], *words))

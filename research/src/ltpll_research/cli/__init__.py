@@ -17,8 +17,7 @@ app = make_program(
     "ltpll-research",
     "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small "
     "studies.",
-    trained_by=("benchmark",),
-    words_of_option=lambda name, value: [f"--{name.replace('_', '-')}", value],
+    lambda name, value: [f"--{name.replace('_', '-')}", value],
 )
 STUDIES, IMAGES, INSPECT = "Studies on any machine", "Image benchmarks", "Inspect results"
 app.command(rich_help_panel=STUDIES)(demo)

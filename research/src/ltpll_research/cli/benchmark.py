@@ -10,7 +10,6 @@ import typer
 
 import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.cli.training import exit_on_interrupt, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import command
 from ltpll.registry import unknown_name_error
@@ -118,7 +117,12 @@ def benchmark(
 
     Rerun the command to resume.
     """
-    from ltpll.cli.progress import ProgressBar, TensorBoardEvents
+    from ltpll.cli.progress import (
+        ProgressBar,
+        TensorBoardEvents,
+        prepare_run,
+        torchrun_processes,
+    )
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import (
@@ -169,9 +173,8 @@ def benchmark(
                         f"The run {earlier.key} has the same settings but is of an earlier "
                         "edition: it stays as it is."
                     )
-            progress = ProgressBar()
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
-            with exit_on_interrupt(run, progress):
+            with ProgressBar() as progress:
                 train_run(
                     run,
                     images,

@@ -158,16 +158,9 @@ def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: st
         progress.start_part(parts[number])
         return progress
 
-    try:
+    with progress:
         progress.plan_stages([Stage(parts)])
         outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
-        progress.finish()
-    except KeyboardInterrupt:
-        progress.close()  # before anything is printed below it
-        console.print("Interrupted: rerun the command to resume from the last checkpoint.")
-        raise typer.Exit(130) from None
-    finally:
-        progress.close()
     failures = [outcome for outcome in outcomes if outcome.reason]
     for outcome in failures:
         print_line(f"failed: {_name(outcome.experiment)}: {outcome.reason}")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich import box
 from rich.table import Table
 
@@ -54,23 +53,11 @@ def train_runs(
         return
     epochs, done = sum(run.config["epochs"] for run in runs), sum(map(Run.epochs_logged, runs))
     everything = Part(total, epochs, done=done)
-    progress = ProgressBar()
-    progress.plan_stages([Stage([everything])])
-    progress.start_part(everything)
-    try:
+    with ProgressBar() as progress:
+        progress.plan_stages([Stage([everything])])
+        progress.start_part(everything)
         run_missing(runs, train, workers=workers, on_progress=progress.report_epochs)
         progress.report_epochs(everything.epochs)
-        progress.finish()
-    except KeyboardInterrupt:
-        progress.close()  # before anything is printed below it
-        finished = sum(run.done for run in runs)
-        console.print(
-            f"Interrupted: {finished} of {total} {are(finished)} finished and kept. Rerun the "
-            "command to resume."
-        )
-        raise typer.Exit(130) from None
-    finally:
-        progress.close()
 
 
 def print_table(table: Sequence[Row], shots: Record | None = None) -> None:

@@ -9,12 +9,11 @@ from ltpll.evaluation.metrics import Shots
 from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
-from ltpll.rng import seed_streams
 from ltpll.runs.run import Record, Run
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
-from ltpll_research.recording import code_fingerprint, record_training
+from ltpll_research.recording import code_fingerprint, record_training, seed_streams
 from ltpll_research.studies import RESEARCH
 
 METHODS_SHOWN = ("proden", "corr")
