@@ -907,11 +907,6 @@ BAD_TEXTS = {
     ),
     "UTF-16": (GOOD.encode("utf-16"), {}, "in UTF-16"),
     "UTF-16 without a mark": (GOOD.encode("utf-16-le"), {}, "UTF-8"),
-    "NUL": (
-        b"id,candidates\n1,a|b\n2,a\0b\n",
-        {},
-        "holds a NUL byte at position",
-    ),
     "Excel": (b"PK\3\4" + bytes(range(256)), {}, "is not text"),
     "gzip": (b"\x1f\x8b\x08" + bytes(range(256)), {}, "is not text"),
     "open quote": ('id,candidates\n1,"a|b\n2,a\n', {}, "cannot be read as a table"),

@@ -67,8 +67,8 @@ class FolderTable(ArrowTable):
             parts = [own[1:] for own in parts]
         if with_sets:
             columns["candidates"] = [own[0] if len(own) > 1 else "" for own in parts]
-        super().__init__(pa.table(columns))
-        self.path, self.pictures = folder, columns["path"]
+        super().__init__(pa.table(columns), folder)
+        self.pictures = columns["path"]
 
     def describe_row(self, i: int) -> str:
         return f"The picture {shown(self.pictures[i], 200)} in {self.path}"
