@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
@@ -15,58 +14,15 @@ TRUE_LABEL = "label"
 CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
 # Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
 USUAL_NAMES = {
-    "task": [
-        "task",
-        "image",
-        "img",
-        "picture",
-        "photo",
-        "item",
-        "example",
-        "sample",
-        "question",
-        "object",
-        "id",
-        "path",
-        "file",
-    ],
-    "worker": [
-        "worker",
-        "annotator",
-        "user",
-        "rater",
-        "labeler",
-        "labeller",
-        "coder",
-        "judge",
-        "expert",
-    ],
-    "annotation": [
-        "label",
-        "choice",
-        "answer",
-        "annotation",
-        "response",
-        "vote",
-        "class",
-        "category",
-    ],
+    "task": "task image img picture photo item example sample question object id path file",
+    "worker": "worker annotator user rater labeler labeller coder judge expert",
+    "annotation": "label choice answer annotation response vote class category",
 }
-ENDINGS = ("id", "name", "path", "file")
-
-
-class AnnotationColumns(NamedTuple):
-    """The names of the columns; `label` is None if there are no true labels."""
-
-    task: str
-    worker: str
-    annotation: str
-    label: str | None
 
 
 def find_annotation_columns(
     table: Table, named: Mapping[str, str | None], path: str | None, others: Mapping[str, str]
-) -> AnnotationColumns:
+) -> dict[str, str]:
     """Find the columns of a table of annotations; true labels are never taken for annotations.
 
     Args:
@@ -74,6 +30,9 @@ def find_annotation_columns(
         named: The columns that the user named as task, worker, annotation or label, if any.
         path: The column of paths, which holds the tasks if no other column does.
         others: Columns that hold something else, such as the split, by role.
+
+    Returns:
+        The columns of tasks, workers, annotations and, if there are any, true labels (`label`).
 
     Raises:
         InputError: A named column is missing or named twice, or no column or several columns have a
@@ -103,8 +62,11 @@ def find_annotation_columns(
                 "names, are never annotations)."
             )
         found[role] = given.get(role) or possible[0]
-    has_truth = TRUE_LABEL in free and TRUE_LABEL not in found.values()
-    return AnnotationColumns(**found, label=given.get("label", TRUE_LABEL if has_truth else None))
+    if "label" in given:
+        found["label"] = given["label"]
+    elif TRUE_LABEL in free and TRUE_LABEL not in found.values():
+        found["label"] = TRUE_LABEL
+    return found
 
 
 def check_one_role(name: str | None, role: str, others: Mapping[str, str]) -> None:
@@ -119,6 +81,5 @@ def check_one_role(name: str | None, role: str, others: Mapping[str, str]) -> No
 
 def _usual(name: str, role: str) -> bool:
     """Whether a column with this name usually holds tasks, annotators or annotations."""
-    plain = re.sub(r"[\W_]", "", name.lower())
-    ending = next((end for end in ENDINGS if plain.endswith(end)), "")
-    return plain in USUAL_NAMES[role] or plain.removesuffix(ending) in USUAL_NAMES[role]
+    plain, usual = re.sub(r"[\W_]", "", name.lower()), USUAL_NAMES[role].split()
+    return plain in usual or re.sub("(id|name|path|file)$", "", plain) in usual

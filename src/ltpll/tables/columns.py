@@ -267,8 +267,8 @@ def _mostly_numbers(cells: Any, decimal: str) -> bool:
 
 
 def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
-    """The texts of some columns."""
-    columns = [TextColumn(table, table.column(name)) for name in names]
+    """The texts of some columns, without blanks around them."""
+    columns = [TextColumn(table, table.column(name), repeated=True) for name in names]
     read_rows(table, columns)
     return [column.values().tolist() for column in columns]
 
