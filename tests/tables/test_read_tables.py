@@ -1149,12 +1149,12 @@ BAD_MATS = {
     "NaN": (
         {"data": np.where(X[2, 1] == X, np.nan, X), "partial_target": S},
         {},
-        "Row 3 of 'data'",
+        "Row 3 of t.mat holds",
     ),
     "infinity": (
         {"data": np.where(X[2, 1] == X, np.inf, X), "partial_target": S},
         {},
-        "Row 3 of 'data'",
+        "Row 3 of t.mat holds",
     ),
     "no rows": ({"data": np.zeros((0, 3)), "partial_target": S}, {}, "has shape (0, 3)"),
     "cells": (
@@ -1175,7 +1175,7 @@ BAD_MATS = {
     "empty set": (
         {"data": X, "partial_target": S * (np.arange(6) != 3)[:, None]},
         {},
-        "Row 4 of 'partial_target' in t.mat has no candidate",
+        "Row 4 of t.mat has no candidate",
     ),
     "two labels": (
         {"data": X, "partial_target": S, "target": S},
@@ -1195,17 +1195,17 @@ BAD_MATS = {
     "names": (
         {"data": X, "partial_target": S},
         {"classes": ("a", "b")},
-        "sets of 5 classes, but there are 2 class names",
+        "has 5 classes, but there are 2 class names",
     ),
     "feature": (
         {"data": X, "partial_target": S},
         {"features": ("height",)},
-        "no feature called 'height'",
+        "no column called 'height'",
     ),
     "columns": (
         {"data": X, "partial_target": S},
         {"class_columns": ("a",)},
-        "holds arrays, not columns",
+        "no column called 'a'",
     ),
 }
 

@@ -9,11 +9,10 @@ from typing import Literal
 
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
-from ltpll.convert.json_examples import JsonFile
+from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import read_label_studio
 from ltpll.errors import InputError
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, Item, json_items
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ReadProgress, require_file
 
@@ -22,7 +21,7 @@ UNDERSTOOD = (
     "an export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet, results of "
     "MegaDetector, or annotations of COCO"
 )
-READERS: dict[Format, Callable[[JsonFile], LabelTable]] = {
+READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
     "MegaDetector": read_megadetector,
@@ -82,13 +81,9 @@ def _format_of(item: Item) -> Format | None:
     return None
 
 
-def read_json(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool = True,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def convert_json(
+    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None = None
+) -> Converted:
     """Read a file of a labelling tool or a detector; scores are the weights of the candidates.
 
     Args:
@@ -101,6 +96,7 @@ def read_json(
     Raises:
         InputError: The file cannot be read, or an option does not fit its format.
     """
+    reading.check(is_json=True)
     tool = json_format(path)
     if tool is None:
         raise InputError(

@@ -220,7 +220,7 @@ class JsonLinesTable(Table):
         if not kinds:
             raise InputError(f"{path} has no rows: give at least one example.")
         super().__init__(path, tuple(kinds))
-        self._as_texts(self.names)
+        text_array(path, self.names)
         self.kinds = [found - {type(None)} for found in kinds.values()]
         size = CELL_BYTES * self.n_rows * len(kinds)
         check_expansion(path, path.stat().st_size, size, "give all rows the same members")
@@ -253,18 +253,18 @@ class JsonLinesTable(Table):
                 found = pa.array(values)
                 if not pa.types.is_null(found.type):
                     return found
-        return self._as_texts([_text_of(value) for value in values])
+        return text_array(self.path, [_text_of(value) for value in values])
 
-    def _as_texts(self, texts: Sequence[str]) -> Any:
-        import pyarrow as pa
 
-        try:
-            return pa.array(texts, pa.string())
-        except UnicodeEncodeError as error:  # halves of surrogate pairs, which JSON can write
-            wrong = ascii(error.object)[:60]
-            raise InputError(
-                f"{self.path} holds {wrong}, which is not valid text: correct it."
-            ) from None
+def text_array(path: Path, texts: Sequence[str]) -> Any:
+    """A pyarrow array of texts of JSON, which can write halves of surrogate pairs."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError as error:
+        wrong = ascii(error.object)[:60]
+        raise InputError(f"{path} holds {wrong}, which is not valid Unicode: correct it.") from None
 
 
 def _json_rows(path: Path, on_progress: ReadProgress | None) -> Iterator[dict[str, Any]]:

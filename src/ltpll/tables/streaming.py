@@ -269,9 +269,14 @@ class ArrowTable(Table):
 
     row_name, first_row = "Row {} (counted from 0) of {}", 0
 
-    def __init__(self, table: Any, name: Path | str) -> None:
-        self.table = table
+    def __init__(
+        self, table: Any, name: Path | str, row: Callable[[int], str] | None = None
+    ) -> None:
+        self.table, self.row = table, row
         super().__init__(name, table.column_names, table.schema)
+
+    def describe_row(self, i: int) -> str:
+        return super().describe_row(i) if self.row is None else self.row(i)
 
     def _batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None
