@@ -174,28 +174,19 @@ class Reading:
         return [name for name in self.given() if name in rules]
 
     def find(self, table: Table, what: str) -> int | None:
-        """The number of a column; None if it is not given, or is missing and has its default
-        name.
-        """
-        name, default = (
-            getattr(self, what),
-            next(one.default for one in fields(self) if one.name == what),
-        )
-        if what in DEFAULT_COLUMNS and name is None:
-            name = default = DEFAULT_COLUMNS[what]
+        """The number of a column; None if it is not given, or is missing with its default name."""
+        name = getattr(self, what) or DEFAULT_COLUMNS.get(what)
         if name is None:
             return None
-        if name == default and (
-            name not in table.names or any(fits(name, pattern) for pattern in self.ignore)
-        ):
+        default = DEFAULT_COLUMNS.get(what, getattr(DEFAULT_READING, what))
+        is_ignored = any(fits(name, pattern) for pattern in self.ignore)
+        if name == default and (name not in table.names or is_ignored):
             return None
         return table.column(name)
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a pattern such as `f*` stands for this name; without `*`, it stands for itself
-    only.
-    """
+    """Whether a pattern such as `f*` stands for this name; without `*`, only for itself."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

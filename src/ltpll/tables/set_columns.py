@@ -125,13 +125,10 @@ class ClassColumns(CollectedSets):
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             number = {"0": 0, "1": 1, "false": 0, "true": 1}
             values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
-        if self.kind == "class":
-            allowed, right = "0 and 1 are", (values == 0) | (values == 1)
-        else:
-            allowed, right = (
-                "probabilities from 0 to 1 are",
-                (values >= 0) & (values <= 1 + ROUNDING),
-            )
+        allowed, right = "0 and 1 are", (values == 0) | (values == 1)
+        if self.kind == "probability":
+            allowed = "probabilities from 0 to 1 are"
+            right = (values >= 0) & (values <= 1 + ROUNDING)
         for i in np.flatnonzero(~right)[:1].tolist():
             cell = texts(self.table, batch, index)[i].as_py()
             raise InputError(
@@ -171,31 +168,21 @@ def possible_in_rows(table: Table, column: SetColumn) -> Possible:
 
 
 def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: str) -> Possible:
-    """The possible classes of each row, from a table with the classes of each site.
+    """The possible classes of each row, from a file with the classes of each site.
 
-    Args:
-        path: A table with a column of sites, called `site` or like the column in the user's table,
-            and a column `class`. A site may have several rows, and a cell may hold a set.
-        table: The user's table, for messages.
-        sites: Its column of sites.
-        separator: What separates the names in a cell.
-
-    Returns:
-        One list for each site of the user's table. Every class is possible at a site without a
-        list, and in rows without a site.
-
-    Raises:
-        InputError: The file cannot be read, or has a list for none of the sites.
+    The file has a column of sites, called `site` or like the column in the user's table, and a
+    column `class`. A site may have several rows, and a cell may hold a set. Every class is possible
+    at a site without a list, and in rows without a site.
     """
     listed = open_table(path)
-    name = table.names[sites.index]
-    site_name = name if name in listed.names else "site"
+    own_name = table.names[sites.index]
+    site_name = own_name if own_name in listed.names else "site"
     site = TextColumn(listed, listed.column(site_name), repeated=True)
     chosen = next((column for column in LIST_COLUMNS if column in listed.names), "class")
     classes = SetColumn(listed, listed.column(chosen), separator)
     read_rows(listed, [site, classes])
-    entries = classes.entries()
-    number = {place: i for i, place in enumerate(site.names.names) if place}
+    entries, places = classes.entries(), site.names.names
+    number = {place: i for i, place in enumerate(places) if place}
     of_site = np.asarray([number.get(place, -1) for place in sites.names.names])
     if (of_site < 0).all():
         own = format_names([place for place in sites.names.names if place], 5)
@@ -205,14 +192,12 @@ def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: st
         )
     # All rows of a site together are one list.
     site_of_entry = site.codes()[entries.rows].astype(np.int64)
-    order = np.argsort(site_of_entry, kind="stable")
-    sizes = np.bincount(site_of_entry, minlength=len(site.names.names))
+    sizes = np.bincount(site_of_entry, minlength=len(places))
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    lists = Entries(indptr, entries.codes[order], entries.names, entries.n_marked)
+    order = np.argsort(site_of_entry, kind="stable")
     of_site = np.where((of_site >= 0) & (sizes[of_site] > 0), of_site, -1)
-    places = site.names.names
     return Possible(
-        lists,
+        Entries(indptr, entries.codes[order], entries.names, entries.n_marked),
         of_site[sites.codes()],
         lambda i: f"at the site {shown(places[i])} according to {path}",
         lambda i: f"The list of the site {shown(places[i])} in {path}",
