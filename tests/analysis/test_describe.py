@@ -348,7 +348,7 @@ REFUSED = {
     ),
     "a task without annotations": (
         ["ok.csv", "--set", "table.task=a"],
-        "task names a column of annotations",
+        "task needs annotators",
     ),
     "unclear annotations": (
         ["ok.csv", "--annotators", "union"],

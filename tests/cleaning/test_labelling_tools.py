@@ -171,7 +171,7 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         ((export, "--out", tmp_path / "run"), "give --images DIR or --features FILE"),
         (
             (folder / "labels.csv", *images, "--set", "table.control=tree"),
-            "leave it out for tables",
+            "control needs a project of Label Studio",
         ),
     ):
         assert fragment in ltpll("train", *arguments, status=2)

@@ -1004,7 +1004,7 @@ BAD_TEXTS = {
         {"probability_columns": ("x",), "top_k": 1, "mass": 0.5},
         "give one of the two",
     ),
-    "top_k of nothing": (GOOD, {"top_k": 1}, "no probability_columns are given"),
+    "top_k of nothing": (GOOD, {"top_k": 1}, "top_k needs probability_columns"),
     "top_k below 1": (
         GOOD,
         {"probability_columns": ("x",), "top_k": 0},
@@ -1055,7 +1055,7 @@ BAD_TEXTS = {
     "weights without votes": (
         "candidates\na\n",
         {"vote_weights": "counts"},
-        "needs the votes of annotators",
+        "vote_weights needs annotators",
     ),
     "two paths": (
         "task,path,worker,label\n1,a,u,x\n1,b,v,y\n",

@@ -42,12 +42,7 @@ def class_name(text: str) -> str:
 
 
 def read_speciesnet(source: JsonFile) -> Converted:
-    """Read the predictions of SpeciesNet: the classes of each picture with their scores.
-
-    Raises:
-        InputError: The file cannot be read, a score is not between 0 and 1, or no picture has
-            classes.
-    """
+    """Read the predictions of SpeciesNet: the classes of each picture with their scores."""
     return _read_scores(source, "predictions", "filepath", _speciesnet_scores)
 
 
@@ -55,9 +50,6 @@ def read_megadetector(source: JsonFile) -> Converted:
     """Read the results of MegaDetector and a classifier.
 
     Of each picture, the classified detection with the highest confidence counts.
-
-    Raises:
-        InputError: As for `read_speciesnet`.
     """
     return _read_scores(source, "images", "file", _megadetector_scores)
 

@@ -37,11 +37,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def json_format(path: Path) -> Format | None:
-    """The tool that wrote a file, by its beginning; None if it is none of those understood.
-
-    Raises:
-        InputError: The file is not JSON.
-    """
+    """The tool that wrote a file, by its beginning; None if it is none of those understood."""
     require_file(path)
     for item in json_items(path):
         found = _format_of(item)
@@ -86,15 +82,8 @@ def convert_json(
 ) -> Converted:
     """Read a file of a labelling tool or a detector; scores are the weights of the candidates.
 
-    Args:
-        path: A .json, .jsonl or .ndjson file.
-        reading: The options of the format; options that only tables have are refused.
-        needs_candidates: Whether examples without labels are skipped; otherwise all are returned,
-            with candidates if all have some.
-        on_progress: Called with the number of bytes read so far and the total.
-
-    Raises:
-        InputError: The file cannot be read, or an option does not fit its format.
+    If candidates are needed, examples without labels are skipped; otherwise all are returned, with
+    candidates if all have some.
     """
     reading.check(is_json=True)
     tool = json_format(path)

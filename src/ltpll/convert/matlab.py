@@ -120,14 +120,13 @@ def _true_labels(path: Path, target: Any, n: int) -> npt.NDArray[np.int64]:
                 f"The array 'target' of {path} holds numbers that are not classes: "
                 "give whole numbers from 1."
             )
-        labels = numbers - 1 if numbers.min() > 0 else numbers
-    else:
-        matrix = _rows_by_classes(path, "target", target, n, target)
-        counts = np.diff(matrix.indptr)
-        for i in np.flatnonzero(counts > 1)[:1].tolist():
-            raise InputError(
-                f"Row {i + 1} of 'target' in {path} has several true labels: an example has one."
-            )
-        labels = np.full(n, -1, dtype=np.int64)
-        labels[counts == 1] = matrix.indices
+        return numbers - min(numbers.min(), 1)
+    matrix = _rows_by_classes(path, "target", target, n, target)
+    counts = np.diff(matrix.indptr)
+    for i in np.flatnonzero(counts > 1)[:1].tolist():
+        raise InputError(
+            f"Row {i + 1} of 'target' in {path} has several true labels: an example has one."
+        )
+    labels = np.full(n, -1, dtype=np.int64)
+    labels[counts == 1] = matrix.indices
     return labels

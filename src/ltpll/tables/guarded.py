@@ -104,13 +104,12 @@ def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.ND
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
     with _lock:
-        timer = threading.Timer(seconds, _kill_child)
+        timer, start = threading.Timer(seconds, lambda: child.kill()), time.monotonic()
         timer.daemon = True
         try:
             child = _running_child()
             assert child.stdin is not None
             assert child.stdout is not None
-            start = time.monotonic()
             with suppress(BrokenPipeError):
                 child.stdin.write(json.dumps([task, absolute, *arguments]).encode() + b"\n")
                 child.stdin.flush()
@@ -163,11 +162,6 @@ def _running_child() -> subprocess.Popen[bytes]:
                 "started: write the table as .csv."
             )
     return _child
-
-
-def _kill_child() -> None:
-    if _child is not None:
-        _child.kill()
 
 
 @atexit.register

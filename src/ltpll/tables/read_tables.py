@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
-from ltpll.tables.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
 from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
@@ -40,6 +40,15 @@ from ltpll.tables.set_columns import (
 from ltpll.tables.streaming import ReadProgress, Table
 from ltpll.tables.taxonomy_files import read_taxonomy
 
+# The column of true labels, unless another one is named or this one holds the annotations.
+TRUE_LABEL = "label"
+CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
+# Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
+USUAL_NAMES = {
+    "task": "task image img picture photo item example sample question object id path file",
+    "worker": "worker annotator user rater labeler labeller coder judge expert",
+    "annotation": "label choice answer annotation response vote class category",
+}
 # Columns that are no features even if others have their roles, because they would give labels away.
 USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
 
@@ -195,7 +204,7 @@ def _limit_readers(
         if index is None or (default and (index in sets.indices or holds_numbers(table, index))):
             continue
         if index in sets.indices:
-            check_one_role(table.names[index], what, {"candidates": table.names[index]})
+            _check_one_role(table.names[index], what, {"candidates": table.names[index]})
         found[what] = SetColumn(table, index, reading.separator, reading.classes)
     return found
 
@@ -235,8 +244,18 @@ def _label_column(
         others[role] = name
     if reading.label is None and name in others.values():
         return None
-    check_one_role(name, "label", others)
+    _check_one_role(name, "label", others)
     return reading.find(table, "label")
+
+
+def _check_one_role(name: str | None, role: str, others: Mapping[str, str]) -> None:
+    """Refuse a column that is named for this role and for another one in `others`."""
+    twice = next((other for other, same in others.items() if same == name), None)
+    if twice is not None:
+        raise InputError(
+            f"The column {shown(name)} is named with --{role} and with --{twice}: it can be only "
+            "one of the two."
+        )
 
 
 def _is_pattern(table: Table, name: str) -> bool:
@@ -362,7 +381,7 @@ def _read_annotations(
     if reading.task is None and reading.id != Reading.id:
         named["task"] = reading.id
     others = {what: table.names[index] for what, index in indices.items() if what != "path"}
-    columns = find_annotation_columns(table, named, reading.path, others)
+    columns = _annotation_columns(table, named, reading.path, others)
     indices |= {what: table.column(name) for what, name in columns.items()}
     texts = {what: TextColumn(table, index, repeated=True) for what, index in indices.items()}
     features = Features(table, reading, list(texts.values()), options)
@@ -423,6 +442,51 @@ def _read_annotations(
         columns={what: table.names[column.index] for what, column in texts.items()},
         notes=notes,
     )
+
+
+def _annotation_columns(
+    table: Table, named: Mapping[str, str | None], path: str | None, others: Mapping[str, str]
+) -> dict[str, str]:
+    """Find the columns of tasks, workers, annotations and, if there are any, true labels.
+
+    True labels are never taken for annotations. `named` are the columns that the user named, by
+    role, and `others` those that hold something else; `path` holds the tasks if no other one does.
+    """
+    given = {
+        role: table.names[table.column(name)] for role, name in named.items() if name is not None
+    }
+    for role, name in given.items():
+        _check_one_role(name, role, {other: same for other, same in given.items() if other != role})
+    _check_one_role(given.get("label"), "label", others)
+    free = [name for name in table.names if name not in {*given.values(), *others.values()}]
+    found: dict[str, str] = {}
+    for role, content in CONTENT.items():
+        possible = [name for name in free if _usual(name, role)]
+        if role == "task":
+            others_first = [name for name in possible if name != path]
+            possible = others_first or [name for name in free if name == path]
+        if role != "annotation" and role in possible:
+            # Which column holds the annotations is not guessed: others may hold the true labels.
+            possible = [role]
+        if role not in given and len(possible) != 1:
+            raise InputError(
+                f"It is unclear which column of {table.path} holds the {content}: it has "
+                f"{format_names(table.names)}; name the columns with the settings "
+                "table.task, table.worker and table.annotation (true labels, which table.label "
+                "names, are never annotations)."
+            )
+        found[role] = given.get(role) or possible[0]
+    if "label" in given:
+        found["label"] = given["label"]
+    elif TRUE_LABEL in free and TRUE_LABEL not in found.values():
+        found["label"] = TRUE_LABEL
+    return found
+
+
+def _usual(name: str, role: str) -> bool:
+    """Whether a column with this name usually holds tasks, annotators or annotations."""
+    plain, usual = re.sub(r"[\W_]", "", name.lower()), USUAL_NAMES[role].split()
+    return plain in usual or re.sub("(id|name|path|file)$", "", plain) in usual
 
 
 def _once_per_task(
