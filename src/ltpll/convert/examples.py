@@ -103,9 +103,9 @@ class Converted:
             lambda i: f"{self.row} {shown(names[i], 200) if names else i + 1} of {path}",
         )
         found = read_table(table, self.reading, needs_candidates=needs_candidates, **how)
-        urls = self.urls
-        if urls is not None:
-            urls = np.asarray([urls[name] for name in found.ids.tolist()], dtype=object)
+        urls = None
+        if self.urls is not None:
+            urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
         return replace(found, columns=self.fields, urls=urls, notes=self.notes)
 
 

@@ -135,10 +135,8 @@ class _Tasks:
         if not self.urls and wants_pictures and self.picture is None:
             self.picture = _picture_member(self.source.path, data)
         if name not in self.urls:
-            has_picture = self.picture is not None
-            self.urls[name] = (
-                required(where, data, **{self.picture: str})[0] if has_picture else None
-            )
+            key = self.picture
+            self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
         return where
 
     def _add_choices(

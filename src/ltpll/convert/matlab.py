@@ -120,7 +120,7 @@ def _true_labels(path: Path, target: Any, n: int) -> npt.NDArray[np.int64]:
                 f"The array 'target' of {path} holds numbers that are not classes: "
                 "give whole numbers from 1."
             )
-        return numbers - min(numbers.min(), 1)
+        return np.asarray(numbers - min(numbers.min(), 1))
     matrix = _rows_by_classes(path, "target", target, n, target)
     counts = np.diff(matrix.indptr)
     for i in np.flatnonzero(counts > 1)[:1].tolist():

@@ -88,7 +88,7 @@ def id_key(name: str) -> str:
 class BatchReader(Protocol):
     """Whatever collects some columns of a table, batch by batch."""
 
-    indices: Sequence[int]
+    indices: list[int]
 
     def add_batch(self, batch: TableBatch) -> None: ...
 
@@ -98,7 +98,7 @@ class TextColumn:
 
     def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
         self.table, self.index, self.repeated = table, index, repeated
-        self.indices: Sequence[int] = [index]
+        self.indices = [index]
         self.names = NameCodes()
         self._parts: list[Any] = []
 

@@ -196,7 +196,7 @@ def _serve() -> None:
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
-    tasks = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
+    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:

@@ -51,16 +51,17 @@ def read_prior(path: Path) -> Prior:
         try:
             given = zip(kinds, cells, strict=True)
             numbers = {kind: float(cell) for kind, cell in given if cell}
-            share = numbers.pop("share", None)
-            bounds = [numbers["lower"], numbers["upper"]] if numbers else [share, share]
-            if name in prior or None in bounds:
+            if name in prior:
                 raise ValueError
+            if numbers.keys() == {"share"}:
+                prior[name] = numbers["share"]
+            else:
+                prior[name] = [numbers["lower"], numbers["upper"]]
         except (KeyError, ValueError):
             raise InputError(
                 f"{table.describe_row(i)} has the class {shown(name)} again, or without numbers: "
                 "give each class once, with a share such as 0.25, or a lower and an upper bound."
             ) from None
-        prior[name] = bounds if numbers else bounds[0]
     return prior
 
 

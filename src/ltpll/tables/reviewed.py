@@ -97,8 +97,8 @@ def read_answers(
                     "was answered before: keep one."
                 )
     if not answers:
-        names = format_names([str(path) for path in files])
-        raise InputError(f"There are no answers in {names}: fill in the column answer.")
+        where = format_names([str(path) for path in files])
+        raise InputError(f"There are no answers in {where}: fill in the column answer.")
     return answers
 
 
