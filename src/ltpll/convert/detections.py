@@ -149,6 +149,8 @@ def likeliest(
         >>> likeliest({"a": 0.1, "b": 0.6, "c": 0.3}, top_k=2)
         {'b': 0.6, 'c': 0.3}
     """
+    if top_k is None and mass is None:
+        return dict(scores)
     found: dict[str, float] = {}
     reached = 0.0
     for name in sorted(scores, key=lambda name: (-scores[name], name)):

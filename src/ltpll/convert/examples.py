@@ -124,8 +124,9 @@ def with_sets(
     """
     reading = replace(reading, classes=source.reading.classes, scores=source.reading.scores)
     known = source.reading.classes
-    names = {name for one in sets for name in one}
-    if not source.needs_candidates and not (all(sets) and (known is None or names <= {*known})):
+    if not source.needs_candidates and not (
+        all(sets) and (known is None or {name for one in sets for name in one} <= {*known})
+    ):
         columns = {name: values for name, values in columns.items() if name != "label"}
         return Converted(columns, reading, row, notes)
     kept = [i for i, one in enumerate(sets) if one]
@@ -144,17 +145,16 @@ def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:
         >>> as_cells([["cat", "dog"], ["fox"]])
         ['cat|dog', 'fox']
     """
-    plain = all(PLAIN_NAME.fullmatch(name) for name in {name for one in sets for name in one})
+    distinct = {id(one): one for one in sets}
+    plain = all(map(PLAIN_NAME.fullmatch, {name for one in distinct.values() for name in one}))
     cells = {}
-    for one in sets:
-        if id(one) in cells:
-            continue
+    for key, one in distinct.items():
         if not plain:
-            cells[id(one)] = json.dumps(one, ensure_ascii=False)
+            cells[key] = json.dumps(one, ensure_ascii=False)
         elif isinstance(one, Mapping):
-            cells[id(one)] = SEPARATOR.join(f"{name}:{score!r}" for name, score in one.items())
+            cells[key] = SEPARATOR.join(f"{name}:{score!r}" for name, score in one.items())
         else:
-            cells[id(one)] = SEPARATOR.join(one)
+            cells[key] = SEPARATOR.join(one)
     return [cells[id(one)] for one in sets]
 
 
