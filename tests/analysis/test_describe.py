@@ -332,22 +332,22 @@ REFUSED = {
     "a separator of a run": ([".", "--separator", ";"], "says how a file is read"),
     "annotations of an array": (
         ["m.npy", "--annotators", "union"],
-        "no column for annotators",
+        "is an array and not a table: omit annotators",
     ),
     "two sources of sets": (
         ["ok.csv", "--candidates", "b", "--class-columns", "a"],
-        "the column 'b' and from class_columns at the same time",
+        "cannot be read from the column 'b': omit --candidates",
     ),
     "a task without annotations": (
         ["ok.csv", "--set", "table.task=a"],
-        "task names a column of annotations",
+        "task needs annotators",
     ),
     "unclear annotations": (
         ["ok.csv", "--annotators", "union"],
         "name the columns with the settings table.task",
     ),
     "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
-    "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
+    "groups of an array": (["m.npy", "--group", "x"], "is an array and not a table: omit group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no column of the usual name": (["ok.csv"], "no column called 'candidates': it has a, b"),
     "no such column": (["ok.csv", "--candidates", "c"], "no column called 'c': it has a, b"),
@@ -365,14 +365,14 @@ REFUSED = {
     "lists without commas": (["numpy.csv"], "which is not a list"),
     "one class": (["same.csv"], "only 1 class"),
     "several arrays": (["two.npz"], "has the arrays x, y: specify with --candidates"),
-    "no such array": (["two.npz", "--candidates", "z"], "one of them, not 'z', holds the sets"),
+    "no such array": (["two.npz", "--candidates", "z"], "has no array called 'z'"),
     "a column of one array": (["m.npy", "--candidates", "x"], "omit --candidates"),
     "scores": (["scores.npy"], "only 0 and 1 are allowed"),
     "a list of numbers": (["vector.npy"], "two dimensions"),
     "objects": (["objects.npz"], "plain arrays, or is truncated"),
     "pickled objects": (["objects.npy"], "plain arrays, or is truncated"),
     "cut off": (["cut.npz"], "plain arrays, or is truncated"),
-    "nothing in it": (["nothing.npy"], "plain arrays, or is truncated"),
+    "nothing in it": (["nothing.npy"], "nothing.npy is empty"),
 }
 
 

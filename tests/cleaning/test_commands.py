@@ -820,7 +820,7 @@ def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_
     np.testing.assert_allclose(record["prior"]["estimate"], [0.6, 0.3, 0.1])
     write_csv(shares, ["class", "share"], [["a", 6], ["b", 3], ["d", 1]])
     command[-1] = tmp_path / "other"
-    assert "the class 'd', which no candidate set has" in ltpll(
+    assert "c, d are missing, or no candidate of any set" in ltpll(
         *command, "--set", f"training.prior={shares}", status=2
     )
     assert "takes no prior" in ltpll(

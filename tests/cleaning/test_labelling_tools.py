@@ -171,7 +171,7 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         ((export, "--out", tmp_path / "run"), "give --images DIR or --features FILE"),
         (
             (folder / "labels.csv", *images, "--set", "table.control=tree"),
-            "leave it out for tables",
+            "control needs a project of Label Studio",
         ),
     ):
         assert fragment in ltpll("train", *arguments, status=2)
@@ -180,6 +180,6 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         "clean", folder / "run", "--out", tmp_path / "c.csv", "--control", "a:b", status=2
     )
     assert "is the table of the run" in ltpll("clean", folder / "run", "--out", export, status=2)
-    assert "it has no column 'x': omit --candidates" in ltpll(
+    assert "cannot be read from the column 'x': omit --candidates" in ltpll(
         "describe", export, "--candidates", "x", status=2
     )

@@ -86,7 +86,7 @@ def test_the_classes_of_a_config_may_be_numbers():
         ),
         ({"prior": SHARES, "rebalancer": "none"}, "The rebalancer 'none' takes no prior"),
         ({"prior": "average", "method": "solar"}, "The method 'solar' cannot be rebalanced"),
-        ({"prior": {"cat": 1}}, "lacks 1 of 2 classes (dog)"),
+        ({"prior": {"cat": 1}}, "each of the 2 classes: dog is missing"),
     ],
 )
 def test_a_goal_or_prior_that_does_not_fit_is_refused(values, words):

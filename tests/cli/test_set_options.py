@@ -116,7 +116,7 @@ def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
     wrong = {
         ("--set", "table.empty=some"): "empty is 'some'",
         ("--set", f"table.taxonomy={tmp_path / 'nothing.csv'}"): "There is no file",
-        ("--set", "table.site=place"): "site is of no use alone",
+        ("--set", "table.site=place"): "site needs possible_at",
         ("--annotators", "union", "--set", "table.empty=all"): "empty is for candidate sets",
         (): "--set table.empty=all",
     }

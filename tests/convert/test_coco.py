@@ -99,8 +99,11 @@ REFUSED = {
         "the same 'id' as another picture",
     ),
     "a file name twice": (
-        {"images": [*PARTS["images"], {"id": 7, "file_name": "a.jpg"}]},
-        "has the file_name 'a.jpg' twice",
+        {
+            "images": [*PARTS["images"], {"id": 7, "file_name": "a.jpg"}],
+            "annotations": [*PARTS["annotations"], {"image_id": 7, "category_id": 10}],
+        },
+        "names must be distinct",
     ),
     "captions": (
         {"annotations": [{"image_id": 2, "caption": "a dog"}]},

@@ -263,6 +263,6 @@ def test_options_of_tables_are_refused(tmp_path):
         assert f"{name} does not apply to " in refusal(
             lambda reading=reading: read_label_table(path, reading)
         )
-    assert "Label Studio project: leave it out for tables" in refusal(
+    assert "control needs a project of Label Studio" in refusal(
         lambda: read_label_table(table_of_annotations(tmp_path), Reading(control="c"))
     )

@@ -186,9 +186,7 @@ def test_a_task_has_one_true_label_and_it_is_a_class(tmp_path):
 @pytest.mark.parametrize("name", ["task", "worker", "annotation"])
 def test_columns_of_annotations_are_refused_for_other_tables(tmp_path, name):
     path = write_csv(tmp_path / "t.csv", ["id", "candidates"], [["1", "a|b"], ["2", "b"]])
-    assert f"{name} names a column of annotations" in refusal(
-        lambda: read_table(path, Reading(**{name: "id"}))
-    )
+    assert f"{name} needs annotators" in refusal(lambda: read_table(path, Reading(**{name: "id"})))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from scipy.io import savemat
 
 from ltpll.errors import InputError
 from ltpll.tables import guarded
-from ltpll.tables.guarded import LeafSize, parquet_sizes, read_mat_arrays
+from ltpll.tables.guarded import check_parquet, read_mat_arrays
 from ltpll.tables.read_tables import read_table
 from support.refusals import refusal
 
@@ -43,40 +43,28 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-def test_sizes_are_those_of_all_row_groups(tmp_path):
-    about = pq.read_metadata(parquet(tmp_path / "t.parquet"))
-    text = [about.row_group(i).column(1) for i in range(2)]
-    found = parquet_sizes(tmp_path / "t.parquet")
-    assert len(found) == 4
-    assert found[1] == LeafSize(
-        sum(max(16 * chunk.num_values, chunk.total_uncompressed_size) for chunk in text),
-        sum(chunk.num_values * chunk.total_uncompressed_size for chunk in text),
-    )
-    assert [size.most_text > 0 for size in found] == [False, True, False, True]
-
-
 def test_parquet_files_with_any_byte_changed_are_read_or_refused(tmp_path):
     path = tmp_path / "t.parquet"
     columns = {"candidates": [["a"], ["a", "b"], ["b"]], "x": [1.0, 2.0, 3.0]}
     pq.write_table(pa.table(columns), path)
     whole = path.read_bytes()
     refused = 0
-    for i in range(len(whole)):
+    for i in range(0, len(whole), 3):
         path.write_bytes(whole[:i] + bytes([whole[i] ^ (1 << i % 8)]) + whole[i + 1 :])
         try:
             read_table(path)
         except InputError:
             refused += 1
-    assert 100 < refused < len(whole) - 100
+    assert 30 < refused < len(whole) // 3 - 30
 
 
 def test_after_a_crash_the_next_file_is_read_by_a_new_child(tmp_path):
     path = parquet(tmp_path / "t.parquet")
-    parquet_sizes(path)
+    check_parquet(path)
     first = guarded._child
     first.kill()
     first.wait()
-    assert len(parquet_sizes(path)) == 4
+    check_parquet(path)
     assert guarded._child.pid != first.pid
 
 
@@ -85,13 +73,13 @@ def test_a_child_that_dies_while_it_reads_refuses_the_file_alone(tmp_path, pipe)
     subprocess.Popen(
         [sys.executable, "-c", f"import os, time; time.sleep(0.1); os.kill({child.pid}, 11)"]
     )
-    assert "crashes its reader" in refusal(lambda: parquet_sizes(pipe))
-    assert len(parquet_sizes(parquet(tmp_path / "t.parquet"))) == 4
+    assert "crashes its reader" in refusal(lambda: check_parquet(pipe))
+    check_parquet(parquet(tmp_path / "t.parquet"))
 
 
 def test_a_file_that_takes_too_long_is_refused(tmp_path, pipe, monkeypatch):
     monkeypatch.setattr(guarded, "SECONDS", 0.1)
-    assert "takes more than 0 s" in refusal(lambda: parquet_sizes(pipe))
+    assert "takes more than 0 s" in refusal(lambda: check_parquet(pipe))
 
 
 def test_an_interrupt_ends_the_child_and_the_next_file_is_read(tmp_path, pipe):
@@ -100,7 +88,7 @@ def test_an_interrupt_ends_the_child_and_the_next_file_is_read(tmp_path, pipe):
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
-            parquet_sizes(pipe)
+            check_parquet(pipe)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert child.returncode is not None
@@ -115,7 +103,7 @@ import os
 import shutil
 from pathlib import Path
 from ltpll.tables import guarded
-guarded.parquet_sizes(Path({str(parquet(tmp_path / "t.parquet"))!r}))
+guarded.check_parquet(Path({str(parquet(tmp_path / "t.parquet"))!r}))
 print(guarded._child.pid, flush=True)
 {end}
 """
@@ -142,4 +130,4 @@ def test_a_child_that_cannot_be_started_is_named_in_a_sentence(tmp_path, monkeyp
     guarded.end_child()
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     path = parquet(tmp_path / "t.parquet")
-    assert "ended with status 1 when it was started" in refusal(lambda: parquet_sizes(path))
+    assert "ended with status 1 when it was started" in refusal(lambda: check_parquet(path))

@@ -135,13 +135,9 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
     assert "would expand to 320 MiB" in messages[0]
 
 
-def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused_unexpanded(
-    tmp_path,
-):
+def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused(tmp_path):
     path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
-    messages = []
-    assert peak_while(lambda: messages.append(refusal(lambda: read_candidates(path)))) < 32 << 20
-    assert "is truncated" in messages[0]
+    assert "is truncated" in refusal(lambda: read_candidates(path))
 
 
 @pytest.mark.parametrize(("value", "millions"), [(1.5, 70), ("cat|dog", 20), (["cat", "dog"], 10)])

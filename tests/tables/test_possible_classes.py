@@ -156,12 +156,12 @@ REFUSALS = {
     "only a site": (
         {"site": "place"},
         "cat,south",
-        "site is of no use alone",
+        "site needs possible_at",
     ),
     "only lists": (
         {"possible_at": "sites.csv"},
         "cat,south",
-        "possible_at is of no use alone",
+        "possible_at needs site",
     ),
     "two kinds": (
         {"site": "place", "possible_at": "sites.csv", "possible": "x"},

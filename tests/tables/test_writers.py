@@ -184,11 +184,11 @@ REFUSED = {
     "no suffix": ("out", {"a": [1]}, "must end in"),
     "a missing folder": ("none/out.csv", {"a": [1]}, "There is no folder"),
     "a folder": ("folder.csv", {"a": [1]}, "is a folder"),
-    "no columns": ("out.csv", {}, "there are none"),
+    "no columns": ("out.csv", {}, "need equal lengths"),
     "uneven columns": (
         "out.csv",
         {"a": [1], "b": [1, 2]},
-        "there are 'a' with 1 row, 'b' with 2 rows",
+        "need equal lengths",
     ),
     "mixed types": ("out.csv", {"a": [1, "x"]}, "The column 'a' cannot be written"),
     "a matrix": ("out.csv", {"a": np.zeros((2, 2))}, "The column 'a' cannot be written"),

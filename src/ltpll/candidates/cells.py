@@ -179,15 +179,12 @@ class NameCodes:
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
-        self.padded = False  # whether any text had blanks around it
 
     def encode(self, texts: Any) -> npt.NDArray[np.int32]:
         """The numbers of a pyarrow array of strings."""
         encoded = texts.dictionary_encode()
         number = self.number
-        written = encoded.dictionary.to_pylist()
-        names = [name.strip() for name in written]
-        self.padded |= names != written
+        names = [name.strip() for name in encoded.dictionary.to_pylist()]
         local = [number.setdefault(name, len(number)) for name in names]
         codes: npt.NDArray[np.int32] = np.asarray(local, dtype=np.int32)[encoded.indices.to_numpy()]
         return codes

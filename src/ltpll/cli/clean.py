@@ -93,7 +93,7 @@ def clean(
 def _write_tasks(out: Path, run: Path, cleaned: CleanedTable, control: str | None) -> None:
     from ltpll import __version__
     from ltpll.cleaning.results import rounded_column, task_data
-    from ltpll.convert.label_studio_tasks import control_names, write_pre_annotations
+    from ltpll.convert.label_studio import control_names, write_pre_annotations
 
     stored = cleaned.record["source"]["reading"].get("control")
     write_pre_annotations(

@@ -33,7 +33,7 @@ def convert(
     Votes of several annotators become one row each; scores are written behind the names.
     """
     from ltpll.cli.progress import reading_progress
-    from ltpll.convert.plain_table import read_as_plain_table
+    from ltpll.convert.open import read_as_plain_table
     from ltpll.tables.writers import write_table
 
     source, out = source.expanduser(), out.expanduser()

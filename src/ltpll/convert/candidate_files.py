@@ -21,7 +21,6 @@ from ltpll.tables.opening import READABLE, is_pattern, open_table
 from ltpll.tables.reading import DEFAULT_READING, Reading
 
 MADE_OF_COLUMNS = ("class_columns", "probability_columns", "annotators")
-OF_TABLES = ("group", "label", *MADE_OF_COLUMNS, "task", "worker", "annotation")
 
 
 class LabelledSets(NamedTuple):
@@ -66,19 +65,14 @@ def read_candidates(
             ".json or .jsonl file."
         )
     is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
-    if column is not None and not is_table:
+    made_of = any(getattr(reading, name) for name in MADE_OF_COLUMNS)
+    if column is not None and (made_of or not is_table):
         raise InputError(
-            f"{path} is not a table, so it has no column {shown(column)}: omit --candidates."
+            f"The sets of {path} cannot be read from the column {shown(column)}: omit --candidates."
         )
-    instead = next((name for name in MADE_OF_COLUMNS if getattr(reading, name)), None)
-    if column is not None and instead is not None:
-        raise InputError(
-            f"Sets cannot be read from the column {shown(column)} and from {instead} at the same "
-            "time: give one of them."
-        )
-    if is_table and column is None and instead is None:
-        table = open_table(path, reading.sheet)
-        column = table.names[0] if len(table.names) == 1 else None
+    if is_table and column is None and not made_of:
+        names = open_table(path, reading.sheet).names
+        column = names[0] if len(names) == 1 else None
     reading = replace(reading, features=(), candidates=column or reading.candidates)
     if not (is_table and reading.annotators):  # in a table of annotations, they may be the tasks
         reading = replace(reading, id=None, path=None)
@@ -88,22 +82,18 @@ def read_candidates(
 
 
 def _read_array(path: Path, column: str | None, reading: Reading) -> LabelledSets:
-    named = [name for name in OF_TABLES if getattr(reading, name)] + reading.changed_set_rules()
+    named = [name for name in reading.given() if name != "candidates"]
+    if column is not None and path.suffix.lower() == ".npy":
+        named = ["--candidates"]
     if named:
-        raise InputError(f"{path} is not a table, so it has no column for {named[0]}: omit it.")
-    if column is not None and path.suffix.lower() == ".npy" and path.is_file():
-        raise InputError(f"{path} holds one array without a name: omit --candidates.")
+        raise InputError(f"{path} is an array and not a table: omit {named[0]}.")
 
     def choose(names: Sequence[str]) -> str:
-        if column in names:
-            return str(column)
-        if column is None and len(names) == 1:
-            return names[0]
-        which = "which of them" if column is None else f"one of them, not {shown(column)},"
+        if column is not None or len(names) == 1:
+            return column or names[0]
         raise InputError(
-            f"{path} has the arrays {format_names(names)}: specify with --candidates {which} "
-            "holds the "
-            "sets."
+            f"{path} has the arrays {format_names(names)}: specify with --candidates which of them "
+            "holds the sets."
         )
 
     return LabelledSets(Candidates.from_matrix(read_array(path, choose)), None)

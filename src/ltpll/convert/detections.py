@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ltpll.candidates import Candidates
 from ltpll.candidates.scores import ROUNDING
-from ltpll.convert.json_examples import (
+from ltpll.convert.examples import (
     NUMBER,
+    Converted,
     JsonFile,
-    Numbered,
-    Numbers,
-    as_label_table,
     listed,
     required,
     skipped,
+    with_sets,
 )
 from ltpll.errors import InputError, shown
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.reading import Reading
 
 # Parts of a class of SpeciesNet: number, class, order, family, genus, species, common name.
 TAXON = 7
@@ -47,23 +41,15 @@ def class_name(text: str) -> str:
     return [parts[0], *filter(None, parts)][-1]
 
 
-def read_speciesnet(source: JsonFile) -> LabelTable:
-    """Read the predictions of SpeciesNet: the classes of each picture with their scores.
-
-    Raises:
-        InputError: The file cannot be read, a score is not between 0 and 1, or no picture has
-            classes.
-    """
+def read_speciesnet(source: JsonFile) -> Converted:
+    """Read the predictions of SpeciesNet: the classes of each picture with their scores."""
     return _read_scores(source, "predictions", "filepath", _speciesnet_scores)
 
 
-def read_megadetector(source: JsonFile) -> LabelTable:
+def read_megadetector(source: JsonFile) -> Converted:
     """Read the results of MegaDetector and a classifier.
 
     Of each picture, the classified detection with the highest confidence counts.
-
-    Raises:
-        InputError: As for `read_speciesnet`.
     """
     return _read_scores(source, "images", "file", _megadetector_scores)
 
@@ -97,16 +83,20 @@ def _read_scores(
     pictures_in: str,
     key_of_path: str,
     scores_of: Callable[[str, Any], Iterable[tuple[Any, Any]]],
-) -> LabelTable:
-    path, names, categories = source.path, Numbered(), None
-    paths: list[str] = []
-    rows, codes, scores = array("q"), array("q"), array("d")
+) -> Converted:
+    path, categories = source.path, None
+    scored: dict[str, dict[str, float]] = {}  # by picture
+    known: dict[str, str] = {}  # names, so that each is stored once
     for key, number, entry in source.items():
         categories = entry if key == "classification_categories" else categories
         if key not in ("", pictures_in):
             continue
         (picture,) = required(f"Entry {number} of {path}", entry, **{key_of_path: str})
         where = f"The picture {shown(picture)} of {path}"
+        picture = picture.replace("\\", "/")
+        if picture in scored:
+            raise InputError(f"{where} occurs twice: rename or drop one of the two.")
+        scores = scored[picture] = {}
         for name, score in scores_of(where, entry):
             if not isinstance(name, str) or not name.strip():
                 raise InputError(
@@ -119,71 +109,53 @@ def _read_scores(
                     "and 1; turn logits into probabilities first."
                 )
             if score > 0:
-                rows.append(len(paths))
-                codes.append(names[name])
-                scores.append(score)
-        paths.append(picture.replace("\\", "/"))
-    if not paths:
+                name = known.setdefault(name, name)
+                scores[name] = scores.get(name, 0.0) + score
+    if not scored:
         raise InputError(f"{path} has no pictures: give at least one.")
-    if source.needs_candidates and not rows:
+    if source.needs_candidates and not any(scored.values()):
         raise InputError(
             f"No picture of {path} has classifications with scores, and detections alone say "
             "nothing about the class: run a classifier such as SpeciesNet on the pictures."
         )
-    source.check_distinct(paths, "picture")
-    classes = list(names)
     if scores_of is _megadetector_scores:
         where = f"The member 'classification_categories' of {path}"
-        classes = [required(where, categories, **{name: str})[0] for name in classes]
-    of_codes = np.asarray(codes, dtype=np.int64)
-    found = source.labelled(len(paths), rows, of_codes, [class_name(name) for name in classes])
-    sets = None
-    if found.numbers is not None:
-        scored = (found.rows, found.numbers[of_codes], np.asarray(scores), found.classes)
-        limits = source.reading
-        sets = scored_candidates(*scored, top_k=limits.top_k, mass=limits.mass)
-    kept = [paths[row] for row in found.kept.tolist()]
-    notes = skipped(len(paths) - len(kept), len(paths), "picture", "no classification")
-    return as_label_table(sets, ids=kept, paths=kept, notes=notes)
+        known = {name: required(where, categories, **{name: str})[0] for name in known}
+    names, limits = {key: class_name(name) for key, name in known.items()}, source.reading
+    sets = [
+        likeliest(_by_name(scores, names), limits.top_k, limits.mass) for scores in scored.values()
+    ]
+    notes: tuple[str, ...] = ()
+    if source.needs_candidates:
+        notes = skipped(sets.count({}), len(sets), "picture", "no classification")
+    columns = {"id": [*scored], "path": [*scored]}
+    return with_sets(source, columns, sets, Reading(), "The picture", notes)
 
 
-def scored_candidates(
-    rows: Numbers,
-    numbers: Numbers,
-    scores: npt.NDArray[np.float64],
-    classes: Sequence[Any],
-    *,
-    top_k: int | None = None,
-    mass: float | None = None,
-) -> Candidates:
-    """Candidates weighted by scores, which are summed where a row has a class twice.
+def _by_name(scores: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
+    """The scores of names, summed where several keys have the same one."""
+    found: dict[str, float] = {}
+    for key, score in scores.items():
+        found[names[key]] = found.get(names[key], 0.0) + score
+    return found
 
-    Args:
-        rows: The example of each score; every example from 0 has a positive one.
-        numbers: The class number of each score.
-        scores: The scores, from 0 to 1.
-        classes: The names of the classes.
-        top_k: Keep this many classes of each example.
-        mass: Keep the fewest classes of each example whose scores sum to this; all of them if they
-            do not.
+
+def likeliest(
+    scores: Mapping[str, float], top_k: int | None = None, mass: float | None = None
+) -> dict[str, float]:
+    """The `top_k` highest scores, or the fewest that sum to `mass`; all of them if they do not.
 
     Examples:
-        >>> rows, numbers, scores = np.zeros(3, int), np.arange(3), np.array([0.6, 0.3, 0.1])
-        >>> scored_candidates(rows, numbers, scores, ("a", "b", "c"), top_k=2).weights
-        tensor([0.6667, 0.3333])
+        >>> likeliest({"a": 0.1, "b": 0.6, "c": 0.3}, top_k=2)
+        {'b': 0.6, 'c': 0.3}
     """
-    keys, position = np.unique(rows * len(classes) + numbers, return_inverse=True)
-    sums = np.bincount(position, weights=scores)
-    row = keys // len(classes)
-    start = np.searchsorted(row, np.arange(int(rows.max(initial=-1)) + 2))
-    order = np.lexsort((keys, -sums, row))
-    kept = np.ones(len(keys), dtype=bool)
-    if top_k is not None:
-        kept = np.arange(len(keys)) - start[row] < top_k
-    if mass is not None:
-        before = np.cumsum(sums[order]) - sums[order]
-        kept &= before - before[start[row]] < mass - ROUNDING
-    chosen = np.sort(order[kept])
-    indptr = np.searchsorted(row[chosen], np.arange(len(start)))
-    sets = Candidates.from_flat(indptr, keys[chosen] % len(classes), len(classes), tuple(classes))
-    return sets.with_weights(sums[chosen])
+    if top_k is None and mass is None:
+        return dict(scores)
+    found: dict[str, float] = {}
+    reached = 0.0
+    for name in sorted(scores, key=lambda name: (-scores[name], name)):
+        if len(found) == top_k or (mass is not None and reached >= mass - ROUNDING):
+            break
+        found[name] = scores[name]
+        reached += scores[name]
+    return found

@@ -9,11 +9,10 @@ from typing import Literal
 
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
-from ltpll.convert.json_examples import JsonFile
+from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import read_label_studio
 from ltpll.errors import InputError
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, Item, json_items
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ReadProgress, require_file
 
@@ -22,7 +21,7 @@ UNDERSTOOD = (
     "an export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet, results of "
     "MegaDetector, or annotations of COCO"
 )
-READERS: dict[Format, Callable[[JsonFile], LabelTable]] = {
+READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
     "MegaDetector": read_megadetector,
@@ -38,11 +37,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def json_format(path: Path) -> Format | None:
-    """The tool that wrote a file, by its beginning; None if it is none of those understood.
-
-    Raises:
-        InputError: The file is not JSON.
-    """
+    """The tool that wrote a file, by its beginning; None if it is none of those understood."""
     require_file(path)
     for item in json_items(path):
         found = _format_of(item)
@@ -82,25 +77,15 @@ def _format_of(item: Item) -> Format | None:
     return None
 
 
-def read_json(
-    path: Path,
-    reading: Reading,
-    *,
-    needs_candidates: bool = True,
-    on_progress: ReadProgress | None = None,
-) -> LabelTable:
+def convert_json(
+    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None = None
+) -> Converted:
     """Read a file of a labelling tool or a detector; scores are the weights of the candidates.
 
-    Args:
-        path: A .json, .jsonl or .ndjson file.
-        reading: The options of the format; options that only tables have are refused.
-        needs_candidates: Whether examples without labels are skipped; otherwise all are returned,
-            with candidates if all have some.
-        on_progress: Called with the number of bytes read so far and the total.
-
-    Raises:
-        InputError: The file cannot be read, or an option does not fit its format.
+    If candidates are needed, examples without labels are skipped; otherwise all are returned, with
+    candidates if all have some.
     """
+    reading.check(is_json=True)
     tool = json_format(path)
     if tool is None:
         raise InputError(

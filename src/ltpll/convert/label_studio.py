@@ -1,28 +1,19 @@
-"""Label Studio: exported tasks, whose choices become the votes of annotators."""
+"""Label Studio: choices of exported tasks are votes of annotators; labels as pre-annotations."""
 
 from __future__ import annotations
 
-from array import array
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import numpy as np
-
-from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
-from ltpll.convert.json_examples import (
-    JsonFile,
-    Numbered,
-    as_label_table,
-    listed,
-    member,
-    required,
-    skipped,
-)
+from ltpll.convert.examples import Converted, JsonFile, listed, member, required, skipped
 from ltpll.errors import InputError, shown
+from ltpll.files import write_when_complete
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.reading import Reading
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
@@ -30,7 +21,10 @@ OBJECT = "image"  # the usual name of what is labelled, in the labelling interfa
 CONTROL = "choice"  # the usual name of the question, in the labelling interface
 
 
-def read_label_studio(source: JsonFile) -> LabelTable:
+# ---- exports -------------------------------------------------------------------------------------
+
+
+def read_label_studio(source: JsonFile) -> Converted:
     """Read an export in the format JSON or JSON-MIN, or the same tasks one per line.
 
     Annotations that are marked as ground truth are true labels, and no votes.
@@ -50,7 +44,7 @@ def read_label_studio(source: JsonFile) -> LabelTable:
             tasks.add_task(name, entry)
         else:
             tasks.add_answer(name, entry)
-    return tasks.table()
+    return tasks.converted()
 
 
 def local_path(url: str) -> str:
@@ -73,14 +67,13 @@ def local_path(url: str) -> str:
     return url
 
 
-class _Answers:
-    """The answers to one question, as numbers."""
+@dataclass
+class _Question:
+    """The answers to one question."""
 
-    def __init__(self, about: str = OBJECT) -> None:
-        self.about = about
-        self.rows, self.annotators, self.labels = array("q"), array("q"), array("q")
-        self.names = Numbered()
-        self.true: dict[int, int] = {}  # the true label of some rows
+    about: str = OBJECT
+    votes: list[tuple[str, str, str]] = field(default_factory=list)  # task, worker, annotation
+    true: dict[str, str] = field(default_factory=dict)  # the true labels of some tasks
 
 
 class _Tasks:
@@ -90,41 +83,39 @@ class _Tasks:
         self.source, reading = source, source.reading
         self.picture = reading.path if reading.path != Reading.path else None
         self.wanted = None if reading.control is None else reading.control.partition(":")[0]
-        self.row_of, self.annotators = Numbered(), Numbered()
-        self.urls: list[str] = []
-        self.answers: dict[str, _Answers] = {}
+        self.urls: dict[str, str | None] = {}  # by task
+        self.questions: dict[str, _Question] = {}
         self.n_ignored = 0
-        self.row, self.where = 0, ""  # of the current task
 
     def add_task(self, name: str, task: dict[str, Any]) -> None:
         """Add a task with all its annotations."""
-        if name in self.row_of:
+        if name in self.urls:
             raise InputError(
                 f"{self.source.path} has the task {shown(name)} twice: export every task once."
             )
-        self._begin_task(name, task.get("data"))
+        where = self._begin_task(name, task.get("data"))
         key = "annotations" if "annotations" in task else "completions"
-        for position, annotation in enumerate(listed(self.where, task, key)):
+        for position, annotation in enumerate(listed(where, task, key)):
             found = False
-            for result in listed(self.where, annotation, "result"):
+            for result in listed(where, annotation, "result"):
                 choices = member(member(result, "value", dict), "choices", list)
                 if choices and annotation.get("was_cancelled") is not True:
                     by = annotation.get("completed_by")
                     by = by.get("email", by.get("id")) if isinstance(by, dict) else by
                     by = _name(by, f"annotator {position + 1}")
-                    question = member(result, "from_name", str) or CONTROL
                     about = member(result, "to_name", str) or OBJECT
-                    answers = self.answers.setdefault(question, _Answers(about))
+                    called = member(result, "from_name", str) or CONTROL
+                    question = self.questions.setdefault(called, _Question(about))
                     is_true = annotation.get("ground_truth") is True
-                    self._add_choices(answers, None if is_true else by, choices)
+                    self._add_choices(question, name, None if is_true else by, choices)
                     found = True
             self.n_ignored += not found
 
     def add_answer(self, name: str, answer: dict[str, Any]) -> None:
         """Add an entry of a minimal export: a task with one annotation."""
         self._begin_task(name, answer)
-        question = self.wanted or CONTROL
-        given = answer.get(question)
+        called = self.wanted or CONTROL
+        given = answer.get(called)
         choices: list[Any] = []
         for one in given if isinstance(given, list) else [given]:
             if isinstance(one, dict):
@@ -133,81 +124,87 @@ class _Tasks:
                 choices.append(one)
         self.n_ignored += not choices
         if choices:
-            answers = self.answers.setdefault(question, _Answers())
-            self._add_choices(answers, _name(answer.get("annotator"), "annotator 1"), choices)
+            question = self.questions.setdefault(called, _Question())
+            self._add_choices(
+                question, name, _name(answer.get("annotator"), "annotator 1"), choices
+            )
 
-    def _begin_task(self, name: str, data: Any) -> None:
-        is_new = name not in self.row_of
-        self.row, self.where = self.row_of[name], f"The task {shown(name)} of {self.source.path}"
+    def _begin_task(self, name: str, data: Any) -> str:
+        where = f"The task {shown(name)} of {self.source.path}"
         wants_pictures = self.source.reading.path is not None
-        if is_new and self.row == 0 and wants_pictures and self.picture is None:
+        if not self.urls and wants_pictures and self.picture is None:
             self.picture = _picture_member(self.source.path, data)
-        if is_new and self.picture is not None:
-            self.urls.append(required(self.where, data, **{self.picture: str})[0])
+        if name not in self.urls:
+            key = self.picture
+            self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
+        return where
 
-    def _add_choices(self, answers: _Answers, annotator: str | None, choices: list[Any]) -> None:
+    def _add_choices(
+        self, question: _Question, task: str, worker: str | None, choices: list[Any]
+    ) -> None:
         """Add the choices of an annotator, or the true label if it is None."""
+        where = f"The task {shown(task)} of {self.source.path}"
         for choice in choices:
             if not isinstance(choice, str) or not choice.strip():
                 raise InputError(
-                    f"{self.where} has the choice {shown(choice)}, which is not a name: export the "
+                    f"{where} has the choice {shown(choice)}, which is not a name: export the "
                     "project again as JSON."
                 )
-            number = answers.names[choice.strip()]
-            if annotator is not None:
-                answers.rows.append(self.row)
-                answers.annotators.append(self.annotators[annotator])
-                answers.labels.append(number)
-            elif answers.true.setdefault(self.row, number) != number:
+            if worker is not None:
+                question.votes.append((task, worker, choice.strip()))
+            elif question.true.setdefault(task, choice.strip()) != choice.strip():
                 raise InputError(
-                    f"{self.where} has several ground truths: a task has one true label; correct "
+                    f"{where} has several ground truths: a task has one true label; correct "
                     "it in Label Studio."
                 )
 
-    def table(self) -> LabelTable:
-        """All tasks, or those that have labels."""
-        source, n = self.source, len(self.row_of)
-        if not n:
+    def converted(self) -> Converted:
+        """One row for each vote, or for each task if candidates are not needed and some lack."""
+        source, given = self.source, self.source.reading
+        if not self.urls:
             raise InputError(f"{source.path} has no tasks: export a project with at least one.")
-        question = self._chosen_question()
-        answers = _Answers() if question is None else self.answers.get(question, _Answers())
-        codes = np.asarray(answers.labels, dtype=np.int64)
-        found = source.labelled(n, answers.rows, codes, list(answers.names))
-        kept, tasks = found.kept.tolist(), list(self.row_of)
-        source.check_distinct(tasks, "task")
-        columns: dict[str, Any] = {"ids": [tasks[row] for row in kept], "columns": {}}
-        if self.picture is not None:
-            columns["urls"] = [self.urls[row] for row in kept]
-            columns["paths"] = [local_path(url) for url in columns["urls"]]
-            columns["columns"]["path"] = self.picture
-        if question is not None:
-            columns["columns"]["control"] = f"{question}:{answers.about}"
-        candidates = None
-        if found.numbers is not None:
-            annotators = list(self.annotators)
-            source.check_distinct(annotators, "annotator")
-            by = np.asarray(answers.annotators, dtype=np.int64)
-            given = drop_repeated_votes(found.rows, by, found.numbers[codes])
-            columns["votes"] = votes = AnnotatorVotes(*given, tuple(annotators))
-            rule, weights = source.reading.annotators or "union", source.reading.vote_weights
-
-            def called(i: int) -> str:
-                return f"The task {shown(tasks[kept[i]])} of {source.path}"
-
-            candidates = voted_candidates(votes, len(kept), found.classes, rule, weights, called)
-            if answers.true:
-                true = {row: found.numbers[code] for row, code in answers.true.items()}
-                labels = [true.get(row, -1) for row in kept]
-                columns["labels"] = np.asarray(labels, dtype=np.int64)
-        notes = skipped(n - len(kept), n, "task", "no label")
+        called = self._chosen_question()
+        question = self.questions.get(called or "", _Question())
+        place = {task: i for i, task in enumerate(self.urls)}
+        votes = sorted(dict.fromkeys(question.votes), key=lambda vote: place[vote[0]])
+        tasks = [vote[0] for vote in votes]
+        n_without = len(place.keys() - {*tasks})
+        notes: tuple[str, ...] = ()
         if self.n_ignored:
             ignored = counted(self.n_ignored, "annotation")
-            notes = (f"Ignored {ignored}: cancelled, or without a choice.", *notes)
-        return as_label_table(candidates, notes=notes, **columns)
+            notes = (f"Ignored {ignored}: cancelled, or without a choice.",)
+        columns: dict[str, list[str]] = {"task": tasks}
+        reading = Reading(classes=given.classes)
+        names = {vote[2] for vote in votes} | {*question.true.values()}
+        unknown = given.classes is not None and not names <= {*given.classes}
+        if not source.needs_candidates and (n_without or unknown):
+            tasks = [*place]
+            columns = {"id": tasks}
+        else:
+            notes += skipped(n_without, len(place), "task", "no label")
+            columns["worker"] = [vote[1] for vote in votes]
+            columns["annotation"] = [vote[2] for vote in votes]
+            reading = Reading(
+                classes=given.classes,
+                annotators=given.annotators or "union",
+                vote_weights=given.vote_weights,
+                # Which of two columns holds the annotations is never guessed.
+                annotation="annotation" if question.true else None,
+            )
+        fields, urls = {}, None
+        if self.picture is not None:
+            fields["path"] = self.picture
+            urls = {task: str(url) for task, url in self.urls.items()}
+            columns["path"] = [local_path(urls[task]) for task in tasks]
+        if question.true and "annotation" in columns:
+            columns["label"] = [question.true.get(task, "") for task in tasks]
+        if called is not None:
+            fields["control"] = f"{called}:{question.about}"
+        return Converted(columns, reading, "The task", notes, fields, urls)
 
     def _chosen_question(self) -> str | None:
         """The question whose answers are read; None if there is none and none is needed."""
-        found = [question for question, answers in self.answers.items() if answers.rows]
+        found = [called for called, question in self.questions.items() if question.votes]
         chosen = self.wanted or (found[0] if len(found) == 1 else None)
         if not self.source.needs_candidates or chosen in found:
             return chosen
@@ -249,3 +246,72 @@ def _picture_member(path: Path, data: Any) -> str | None:
             "name one with --path."
         )
     return found[0] if found else None
+
+
+# ---- pre-annotations -----------------------------------------------------------------------------
+
+
+def control_names(text: str | None, stored: str | None = None) -> tuple[str, str]:
+    """The names of the question and of what it is about, from text such as `choice:image`.
+
+    Args:
+        text: What the user gives; the part behind the colon may be missing. None for the names of
+            the imported file.
+        stored: The names of the imported file; None for the usual ones, `choice` and `image`.
+
+    Raises:
+        InputError: A name is empty, or there are more than two.
+
+    Examples:
+        >>> control_names("species", "choice:photo")
+        ('species', 'photo')
+    """
+    parts = [] if text is None else [part.strip() for part in text.split(":")]
+    if len(parts) > 2 or "" in parts:
+        raise InputError(
+            f"The control is {shown(text)}: give the names in the labelling interface, such as "
+            "choice:image."
+        )
+    question, _, about = (stored or f"{CONTROL}:{OBJECT}").partition(":")
+    return (parts[0] if parts else question), (parts[1] if len(parts) > 1 else about or OBJECT)
+
+
+def write_pre_annotations(
+    path: Path,
+    data: Sequence[Mapping[str, str]],
+    labels: Sequence[str],
+    scores: Sequence[float],
+    *,
+    control: tuple[str, str] = (CONTROL, OBJECT),
+    model_version: str = "ltpll",
+) -> None:
+    """Write tasks with one prediction each, in the JSON format that Label Studio imports.
+
+    Args:
+        path: The file, which is replaced when the new one is complete.
+        data: What each task shows, such as `{"image": "/data/upload/1/fox.jpg"}`.
+        labels: The predicted label of each task.
+        scores: The confidence of each label, from 0 to 1.
+        control: The names of the question and of what it is about in the labelling interface
+            (`name` and `toName` of its `Choices`).
+        model_version: What Label Studio calls the model.
+
+    Raises:
+        InputError: The file cannot be written.
+
+    Examples:
+        >>> write_pre_annotations(Path("tasks.json"), [{"image": "fox.jpg"}], ["fox"], [0.9])
+    """
+
+    def write(file: Any) -> None:
+        question = {"from_name": control[0], "to_name": control[1], "type": "choices"}
+        before = "[\n"
+        for shows, label, score in zip(data, labels, scores, strict=True):
+            result = [{**question, "value": {"choices": [label]}}]
+            one = {"model_version": model_version, "score": float(score), "result": result}
+            task = {"data": dict(shows), "predictions": [one]}
+            file.write((before + json.dumps(task, ensure_ascii=False)).encode())
+            before = ",\n"
+        file.write(b"\n]\n" if len(data) else b"[]\n")
+
+    write_when_complete(path, write)

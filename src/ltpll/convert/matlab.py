@@ -3,88 +3,82 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.candidates import Candidates
+from ltpll.candidates.cells import SEPARATOR
 from ltpll.candidates.parsing import CLASS_LIMIT
+from ltpll.convert.examples import Converted, as_cells
 from ltpll.errors import InputError
-from ltpll.formatting import are, counted
-from ltpll.number_types import blurred_by_float32
+from ltpll.formatting import counted
 from ltpll.tables.guarded import read_mat_arrays
 from ltpll.tables.memory_limits import expansion_problem
+from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import require_file
 
 NAMES = ("data", "partial_target", "target")
 
 
-class MatFile(NamedTuple):
-    """One row per example; candidates are a scipy CSR matrix (rows × classes)."""
+def convert_mat(path: Path, reading: Reading, needs_candidates: bool) -> Converted:
+    """Read a file; classes are called 1, 2, … unless names are given, and features data_1, ….
 
-    features: npt.NDArray[Any]  # float32 or, if that would blur them, float64
-    candidates: Any
-    labels: npt.NDArray[np.int64] | None
-
-
-def read_mat(path: Path, *, needs_candidates: bool, exact: bool = False) -> MatFile:
-    """Read the arrays of a file."""
+    Raises:
+        InputError: The file cannot be read, lacks an array, or its arrays do not fit each other.
+    """
     require_file(path)
     found = read_mat_arrays(path, NAMES)
     required = {"data": "the features", "partial_target": "the sets, as zeros and ones,"}
-    for name, content in required.items() if needs_candidates else [("data", "the features")]:
-        if name not in found:
+    for name, content in required.items():
+        if name not in found and (needs_candidates or name == "data"):
             raise InputError(
                 f"{path} has no array called {name!r}: save {content} under that name."
             )
-    data, target = found["data"], found.get("target")
+    data, target, sets = found["data"], found.get("target"), found.get("partial_target")
     if data.ndim != 2 or math.prod(data.shape) == 0:
         raise InputError(
             f"The array 'data' of {path} has shape {data.shape}: it needs one row per example, and "
             "one or more columns."
         )
-    low, high = data.min(axis=0), data.max(axis=0)
     if hasattr(data, "toarray"):
-        reason = expansion_problem(path.stat().st_size, 4 * math.prod(data.shape))
+        reason = expansion_problem(path.stat().st_size, 8 * math.prod(data.shape))
         if reason is not None:
             raise InputError(
                 f"The sparse array 'data' of {path} has shape {data.shape}, which is too large for "
                 f"a dense array ({reason}): choose fewer features."
             )
-        low, high = low.toarray()[0], high.toarray()[0]
-    data = data.astype(np.float64 if exact or blurred_by_float32(low, high) else np.float32)
-    features = np.ascontiguousarray(data.toarray() if hasattr(data, "toarray") else data)
-    for i in np.flatnonzero(~np.isfinite(features).all(1))[:1].tolist():
-        raise InputError(
-            f"Row {i + 1} of 'data' in {path} has a NaN or an infinite value: "
-            "fill it in or drop the row."
-        )
-    candidates = labels = None
-    if "partial_target" in found:
-        sets = found["partial_target"]
-        candidates = _rows_by_classes(path, "partial_target", sets, len(features), target)
+        data = data.toarray()
+    n_classes, labels = 0, None
+    if sets is not None:
+        sets = _rows_by_classes(path, "partial_target", sets, len(data), target)
+        n_classes = sets.shape[1]
     if target is not None:
-        labels = _true_labels(path, target, len(features), candidates)
-    return MatFile(features, candidates, labels)
-
-
-def mat_candidates(
-    path: Path, found: MatFile, classes: tuple[str, ...] | None = None
-) -> Candidates:
-    """The candidate sets of a file; classes are called 1, 2, … unless names are given."""
-    n_classes = found.candidates.shape[1]
-    classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
-    if len(classes) != n_classes:
-        names = counted(len(classes), "class name")
+        labels = _true_labels(path, target, len(data))
+        if sets is not None and labels.max() >= n_classes:
+            raise InputError(
+                f"The array 'target' of {path} names class {labels.max() + 1}, but "
+                f"'partial_target' has {n_classes}."
+            )
+        n_classes = max(n_classes, int(labels.max()) + 1)
+    classes = reading.classes or tuple(str(c + 1) for c in range(n_classes))
+    if len(classes) < n_classes or (sets is not None and len(classes) > n_classes):
         raise InputError(
-            f"{path} has sets of {n_classes} classes, but there {are(len(classes))} {names}: "
-            "give one per class."
+            f"{path} has {counted(n_classes, 'class', 'classes')}, but there are {len(classes)} "
+            "class names: give one per class."
         )
-    sets = found.candidates
-    arrays = sets.indptr, sets.indices, n_classes, classes
-    return Candidates.from_flat(*arrays, lambda i: f"Row {i + 1} of 'partial_target' in {path}")
+    columns: dict[str, Any] = {}
+    if sets is not None:
+        names = [classes[label] for label in sets.indices.tolist()]
+        rows = [names[start:end] for start, end in pairwise(sets.indptr.tolist())]
+        columns["candidates"] = as_cells(rows)
+    if labels is not None:
+        columns["label"] = ["" if label < 0 else classes[label] for label in labels.tolist()]
+    columns |= {f"data_{j + 1}": np.ascontiguousarray(one) for j, one in enumerate(data.T)}
+    return Converted(columns, replace(reading, classes=classes, separator=SEPARATOR))
 
 
 def _rows_by_classes(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
@@ -115,7 +109,7 @@ def _rows_by_classes(path: Path, name: str, matrix: Any, n: int, other: Any = No
     return found
 
 
-def _true_labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
+def _true_labels(path: Path, target: Any, n: int) -> npt.NDArray[np.int64]:
     """True class numbers from a 0/1 matrix or from one number per example, counted from 1 or 0."""
     if target.ndim == 2 and 1 in target.shape and n in target.shape and n > 1:
         values = np.asarray(target.toarray() if hasattr(target, "toarray") else target).ravel()
@@ -126,19 +120,13 @@ def _true_labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArra
                 f"The array 'target' of {path} holds numbers that are not classes: "
                 "give whole numbers from 1."
             )
-        labels = numbers - 1 if numbers.min() > 0 else numbers
-    else:
-        matrix = _rows_by_classes(path, "target", target, n, target)
-        counts = np.diff(matrix.indptr)
-        for i in np.flatnonzero(counts > 1)[:1].tolist():
-            raise InputError(
-                f"Row {i + 1} of 'target' in {path} has several true labels: an example has one."
-            )
-        labels = np.full(n, -1, dtype=np.int64)
-        labels[counts == 1] = matrix.indices
-    if candidates is not None and labels.max() >= candidates.shape[1]:
+        return np.asarray(numbers - min(numbers.min(), 1))
+    matrix = _rows_by_classes(path, "target", target, n, target)
+    counts = np.diff(matrix.indptr)
+    for i in np.flatnonzero(counts > 1)[:1].tolist():
         raise InputError(
-            f"The array 'target' of {path} names class {labels.max() + 1}, but 'partial_target' "
-            f"has {candidates.shape[1]}."
+            f"Row {i + 1} of 'target' in {path} has several true labels: an example has one."
         )
+    labels = np.full(n, -1, dtype=np.int64)
+    labels[counts == 1] = matrix.indices
     return labels

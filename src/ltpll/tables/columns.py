@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,32 +53,31 @@ def texts(table: Table, batch: TableBatch, index: int) -> Any:
     import pyarrow as pa
 
     column, name = batch.columns[index], shown(table.names[index])
-    try:
-        if pa.types.is_nested(column.type):
-            raise pa.ArrowNotImplementedError
-        return strings(column)
-    except pa.ArrowNotImplementedError:
+    if pa.types.is_nested(column.type):
         raise InputError(
             f"The column {name} of {table.path} holds {column.type}, not text: "
             "write one value per cell, as text."
-        ) from None
-    except pa.ArrowInvalid:
-        row = next((i for i, cell in enumerate(column) if not _is_a(cell, pa.string())), 0)
+        )
+    try:
+        return strings(column)
+    except pa.ArrowException:
+        row = _first_wrong(column, pa.string())
         raise InputError(
             f"{table.describe_row(batch.first + row)} is not UTF-8 text in the column {name}: "
             "save the file as UTF-8."
         ) from None
 
 
-def _is_a(cell: Any, kind: Any) -> bool:
-    """Whether a cell can be converted to a type."""
+def _first_wrong(cells: Any, kind: Any) -> int:
+    """The position of the first cell that cannot be converted to a type."""
     import pyarrow as pa
 
-    try:
-        cell.cast(kind).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    for i, cell in enumerate(cells):
+        try:
+            cell.cast(kind).validate(full=True)
+        except pa.ArrowException:
+            return i
+    return 0
 
 
 def id_key(name: str) -> str:
@@ -88,8 +88,7 @@ def id_key(name: str) -> str:
 class BatchReader(Protocol):
     """Whatever collects some columns of a table, batch by batch."""
 
-    @property
-    def indices(self) -> Sequence[int]: ...
+    indices: list[int]
 
     def add_batch(self, batch: TableBatch) -> None: ...
 
@@ -128,16 +127,16 @@ class TextColumn:
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
         values = self.non_empty_values("name every example")
-        keys = [id_key(value) for value in values]
-        if len(set(keys)) < len(keys):
-            first: dict[str, int] = {}
-            i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
-            before = self.table.describe_row(first[keys[i]]).replace("Row", "row", 1)
-            raise InputError(
-                f"{self.table.describe_row(i)} has {shown(values[i])} in the column "
-                f"{shown(self.table.names[self.index])}, and so has {before}: "
-                "names must be distinct; rename or drop one of the two, or add a column of ids."
-            )
+        first: dict[str, int] = {}
+        for i, value in enumerate(values):
+            before = first.setdefault(id_key(value), i)
+            if before != i:
+                earlier = self.table.describe_row(before).replace("Row", "row", 1)
+                raise InputError(
+                    f"{self.table.describe_row(i)} has {shown(value)} in the column "
+                    f"{shown(self.table.names[self.index])}, and so has {earlier}: "
+                    "names must be distinct; rename or drop one of the two, or add a column of ids."
+                )
         return values
 
 
@@ -166,30 +165,27 @@ def parse_numbers(
 
     number = pa.from_numpy_dtype(dtype)
     column = batch.columns[index]
-    kind = column.type
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-        kind = column.type
+    kind = column.type
+    if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+        if batch.decimal != ",":
+            with suppress(pa.ArrowException):
+                # Bytes are parsed without checking for UTF-8, since other text is no number either.
+                plain = column.view(pa.string()) if kind == pa.binary() else column
+                return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
+        return _parsed(texts(table, batch, index), number, batch.decimal)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
-    elif kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
-        if batch.decimal == ",":
-            return _parsed(texts(table, batch, index), number, batch.decimal)
-        try:
-            # Bytes are parsed without checking for UTF-8, since other text is not a number either.
-            plain = column.view(pa.string()) if kind == pa.binary() else column
-            return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
-        except pa.ArrowException:
-            return _parsed(texts(table, batch, index), number)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise NotNumericError(0)
     found = pc.fill_null(column.cast(number, safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(cells: Any, number: Any, decimal: str = ".") -> npt.NDArray[Any]:
+def _parsed(cells: Any, number: Any, decimal: str) -> npt.NDArray[Any]:
     """Parse numbers with surrounding blanks, decimal commas or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -203,8 +199,7 @@ def _parsed(cells: Any, number: Any, decimal: str = ".") -> npt.NDArray[Any]:
     try:
         return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        wrong = (i for i, cell in enumerate(trimmed) if not _is_a(cell, number))
-        raise NotNumericError(next(wrong)) from None
+        raise NotNumericError(_first_wrong(trimmed, number)) from None
 
 
 def not_a_number_error(
@@ -247,11 +242,10 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
 
 def holds_numbers(table: Table, index: int) -> bool:
     """Whether a column holds numbers, judging as `numeric_columns` does; an empty one does not."""
-    try:
-        found = numeric_columns(table, [index])
-    except InputError:
-        return True
-    return bool(found) and any(texts(table, next(table.row_batches([index])), index).to_pylist())
+    with suppress(InputError):
+        if index not in numeric_columns(table, [index]):
+            return False
+    return any(texts(table, next(table.row_batches([index])), index).to_pylist())
 
 
 def _mostly_numbers(cells: Any, decimal: str) -> bool:
@@ -267,8 +261,8 @@ def _mostly_numbers(cells: Any, decimal: str) -> bool:
 
 
 def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
-    """The texts of some columns."""
-    columns = [TextColumn(table, table.column(name)) for name in names]
+    """The texts of some columns, without blanks around them."""
+    columns = [TextColumn(table, table.column(name), repeated=True) for name in names]
     read_rows(table, columns)
     return [column.values().tolist() for column in columns]
 
@@ -314,14 +308,12 @@ class FeatureColumns:
             finite = np.isfinite(values)
             self._low[j] = values.min(initial=self._low[j], where=finite)
             self._high[j] = values.max(initial=self._high[j], where=finite)
-            if self.gaps:
-                finite |= np.isnan(values)
-            if finite.all():
-                continue
-            refusal = self._refusal(batch, index, int(np.argmin(finite)))
-            if self.chosen:
-                raise refusal
-            self._missing.setdefault(j, refusal)
+            allowed = finite | np.isnan(values) if self.gaps else finite
+            if not allowed.all():
+                refusal = self._refusal(batch, index, int(np.argmin(allowed)))
+                if self.chosen:
+                    raise refusal
+                self._missing.setdefault(j, refusal)
 
     def _refusal(self, batch: TableBatch, index: int, position: int) -> InputError:
         where = self.table, batch, index, position
@@ -346,8 +338,8 @@ class FeatureColumns:
                 InputWarning,
                 stacklevel=2,
             )
-        keep = np.flatnonzero(seen)
-        for j in keep.tolist():
+        keep = np.flatnonzero(seen).tolist()
+        for j in keep:
             if j in self._missing:
                 raise self._missing[j]
         names = tuple(self.table.names[self.indices[j]] for j in keep)
@@ -355,13 +347,8 @@ class FeatureColumns:
             return None, ()
         if self._rows.dtype == np.float32 and blurred_by_float32(self._low[keep], self._high[keep]):
             self._rows = self._rows[:0].copy()  # frees the memory for the doubles
-            again = FeatureColumns(
-                self.table,
-                [self.indices[j] for j in keep],
-                chosen=self.chosen,
-                exact=True,
-                gaps=self.gaps,
-            )
+            how = {"chosen": self.chosen, "exact": True, "gaps": self.gaps}
+            again = FeatureColumns(self.table, [self.indices[j] for j in keep], **how)
             read_rows(self.table, [again])
             return again.matrix_and_names()
         if len(keep) < len(self.indices):

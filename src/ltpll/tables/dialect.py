@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ltpll.errors import InputError
+
 SAMPLE, SAMPLE_ROWS = 256 << 10, 1000  # bytes and rows that are looked at
 DELIMITERS = (",", ";", "\t")
 NO_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"PAR1", b"PK\3\4", b"\x1f\x8b")
@@ -52,7 +54,10 @@ def find_dialect(path: Path, usual: str) -> Dialect:
     with path.open("rb") as file:
         content = file.read(SAMPLE)
     if content.startswith(NO_TEXT):
-        return Dialect(usual)
+        raise InputError(
+            f"{path} is not text in UTF-8 but in UTF-16, Parquet, Excel or compressed: "
+            "save it as UTF-8 text, or correct its suffix."
+        )
     if len(content) == SAMPLE:  # the last row may go on
         content = content[: content.rfind(b"\n") + 1] or content
     text = content.decode("utf-8-sig", "replace")

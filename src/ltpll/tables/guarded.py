@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,6 @@ MAT_NUMBERS = {"double": 8, "single": 4, "logical": 1, "sparse": 0} | {
     f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)
 }  # bytes per value; entries of sparse arrays are unknown until they are read
 SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
-
-
-class LeafSize(NamedTuple):
-    """What a leaf column of a Parquet file takes in memory, and if all cells share its text."""
-
-    expanded: int
-    most_text: int
 
 
 def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -70,16 +63,19 @@ def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def parquet_sizes(path: Path) -> list[LeafSize]:
-    """What each leaf column of a Parquet file takes in memory, from the footer.
+def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
+    """Refuse a Parquet file that is damaged, or whose columns of these names are far too large.
 
-    It depends on the number of values, since dictionaries and run lengths pack millions of them
-    into a few bytes.
-
-    Raises:
-        InputError: The footer is damaged.
+    Their size depends on the number of values, since dictionaries and run lengths pack millions of
+    them into a few bytes.
     """
-    return [LeafSize(*sizes) for sizes in _ask_child("parquet", path)[0]]
+    _ask_child("parquet", path, *names)
+
+
+def damaged_parquet_error(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
+    )
 
 
 def sheet_cells(path: Path, sheet: str | None) -> tuple[list[str], int, list[npt.NDArray[Any]]]:
@@ -108,13 +104,12 @@ def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.ND
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
     with _lock:
-        timer = threading.Timer(seconds, _kill_child)
+        timer, start = threading.Timer(seconds, lambda: child.kill()), time.monotonic()
         timer.daemon = True
         try:
             child = _running_child()
             assert child.stdin is not None
             assert child.stdout is not None
-            start = time.monotonic()
             with suppress(BrokenPipeError):
                 child.stdin.write(json.dumps([task, absolute, *arguments]).encode() + b"\n")
                 child.stdin.flush()
@@ -141,14 +136,10 @@ def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.ND
 
 
 def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.empty(math.prod(shape), np.dtype(kind))
-    left = array.data.cast("B") if array.size else memoryview(b"")
-    while left:
-        n = stream.readinto(left)
-        if not n:
-            raise EOFError
-        left = left[n:]
-    return array.reshape(shape, order="F")
+    array: npt.NDArray[Any] = np.empty(shape, np.dtype(kind), order="F")
+    if array.size and stream.readinto(array.ravel("K").data.cast("B")) < array.nbytes:
+        raise EOFError
+    return array
 
 
 def _running_child() -> subprocess.Popen[bytes]:
@@ -171,11 +162,6 @@ def _running_child() -> subprocess.Popen[bytes]:
                 "started: write the table as .csv."
             )
     return _child
-
-
-def _kill_child() -> None:
-    if _child is not None:
-        _child.kill()
 
 
 @atexit.register
@@ -210,7 +196,7 @@ def _serve() -> None:
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
-    tasks = {"mat": _mat_arrays, "parquet": _parquet_sizes, "excel": _sheet_cells}
+    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:
@@ -285,30 +271,67 @@ def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(kind, order="F", copy=False)
 
 
-def _parquet_sizes(path: Path, names: Sequence[str], arrays: list[Any]) -> list[tuple[int, int]]:
+def _check_parquet(path: Path, names: Sequence[str], arrays: list[Any]) -> None:
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    _limit_memory(ALWAYS)
+    packed, expanded, wanted = path.stat().st_size, 0, set(names)
+    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
     try:
-        about = pq.read_metadata(path)
-        found = []
-        groups = [about.row_group(i) for i in range(about.num_row_groups)]
-        for j in range(about.num_columns):
-            expanded = most_text = 0
-            for chunk in (group.column(j) for group in groups):
-                n, size = chunk.num_values, chunk.total_uncompressed_size
-                is_text = chunk.physical_type.endswith("BYTE_ARRAY")
-                if min(n, size) < 0:
-                    raise ValueError("its footer contains a negative size")
-                expanded += max(n * (TEXT_BYTES if is_text else NUMBER_BYTES), size)
-                most_text += n * size if is_text else 0
-            found.append((expanded, most_text))
+        with pq.ParquetFile(path) as file:
+            file.schema_arrow  # noqa: B018, which is read now
+            leaves = [file.schema.column(j) for j in range(len(file.schema))]
+            for j, leaf in enumerate(leaves):
+                parts = leaf.path.split(".")  # of a column that may have points in its name
+                if wanted.isdisjoint(".".join(parts[: k + 1]) for k in range(len(parts))):
+                    continue
+                for group in range(file.num_row_groups):
+                    chunk = file.metadata.row_group(group).column(j)
+                    n, size = chunk.num_values, chunk.total_uncompressed_size
+                    if min(n, size) < 0:
+                        raise ValueError("its footer contains a negative size")
+                    is_text = leaf.physical_type.endswith("BYTE_ARRAY")
+                    shared = 0
+                    if is_text and n * size > ALWAYS and leaf.converted_type != "DECIMAL":
+                        shared = _shared_text_bytes(path, group, leaf.path)
+                    each = TEXT_BYTES if is_text else NUMBER_BYTES
+                    expanded += max(n * each, size, shared)
+            advice = "write fewer rows or columns, or write it without compression"
+            check_expansion(path, packed, expanded, advice)
+    except (InputError, MemoryError):
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
-        ) from None
-    return found
+        raise damaged_parquet_error(path, error) from None
+
+
+def _shared_text_bytes(path: Path, group: int, column: str) -> int:
+    """The memory that the texts of a column take at least if many cells share them, 0 if little.
+
+    The footer counts such texts once, and so does a file that is read as dictionaries.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, read_dictionary=[column]) as file:
+        rows = next(file.iter_batches(1, row_groups=[group], columns=[column])).column(0)
+        n_rows = file.metadata.row_group(group).num_rows
+        # The first row comes with all texts, unless it is a list.
+        if hasattr(rows, "dictionary") and _text_sizes(rows)[0] * n_rows <= ALWAYS:
+            return 0
+        cells = file.read_row_group(group, columns=[column]).column(0)
+        return sum(_text_sizes(chunk)[1] for chunk in cells.chunks)
+
+
+def _text_sizes(cells: Any) -> tuple[int, int]:
+    """The bytes of the longest text of a dictionary, or of lists of them, and of all cells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    while isinstance(cells, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        cells = cells.flatten()
+    if not pa.types.is_dictionary(cells.type):
+        return 0, 0
+    sizes = pc.cast(pc.binary_length(cells.dictionary), pa.int64())
+    return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(cells.indices)).as_py() or 0
 
 
 def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:

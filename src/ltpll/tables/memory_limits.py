@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ltpll.errors import InputError
@@ -45,22 +46,18 @@ def available_memory() -> int | None:
     return min(found, default=None)
 
 
-def _machine() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(
-            int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")
-        )
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None
+def _machine(path: Path = Path("/proc/meminfo")) -> int | None:
+    with suppress(OSError, KeyError):
+        lines = dict(line.split(":") for line in path.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) << 10
+    return None
 
 
 def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes left below a container's limit; reclaimable file cache does not count as used."""
-    try:
+    with suppress(OSError, ValueError):  # no control group, or "max", which means no limit
         limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
         lines = (root / "memory.stat").read_text().splitlines()
         counts = dict(line.split() for line in lines if line)
         return limit - used + int(counts.get("inactive_file", 0))
-    except (OSError, ValueError):  # no control group, or "max", which means no limit
-        return None
+    return None

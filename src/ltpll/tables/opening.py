@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from glob import glob, has_magic
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ltpll.candidates.arrow import is_frame
-from ltpll.errors import InputError, shown
-from ltpll.formatting import counted
-from ltpll.tables.json_stream import LINES
-from ltpll.tables.json_tables import JsonLinesTable
-from ltpll.tables.spreadsheets import WORKBOOKS, SheetTable
+import numpy as np
+
+from ltpll.candidates.arrow import arrow_table, is_frame
+from ltpll.errors import InputError, option, required_by, shown
+from ltpll.formatting import counted, format_names
+from ltpll.tables.formulas import without_apostrophes
+from ltpll.tables.guarded import check_parquet, sheet_cells
+from ltpll.tables.json_stream import LINES, json_items
+from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.streaming import (
     TABLE_SUFFIXES,
     ArrowTable,
@@ -26,6 +32,7 @@ from ltpll.tables.streaming import (
     require_file,
 )
 
+WORKBOOKS = (".xlsx", ".xlsm")
 READABLE = (*TABLE_SUFFIXES, *WORKBOOKS, *LINES)
 
 
@@ -56,16 +63,17 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     Raises:
         InputError: The table cannot be opened.
     """
-    if not is_frame(path) and is_pattern(path):
+    kind = "" if is_frame(path) else path.suffix.lower()
+    if is_frame(path):
+        library = type(path).__module__.partition(".")[0]
+        return ArrowTable(arrow_table(path), f"{library}.{type(path).__name__}")
+    if is_pattern(path):
         files = matching_files(path)
         if not files:
             raise InputError(f"There is no file like {path}.")
         return JoinedTable(path, [open_table(file, sheet) for file in files])
-    kind = "" if is_frame(path) else path.suffix.lower()
     if sheet is not None and kind not in WORKBOOKS:
         raise InputError("sheet names a sheet of an Excel file: leave it out for other tables.")
-    if is_frame(path):
-        return ArrowTable(path)
     require_file(path)
     if kind == ".parquet":
         return ParquetTable(path)
@@ -91,7 +99,7 @@ def whole_table(path: Path) -> Any:
     if isinstance(table, ParquetTable):
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-        table.check_expansion(table.names)
+        check_parquet(path, table.names)
         return pq.read_table(path)
     columns = range(len(table.names))
     text = pa.schema([(name, pa.string()) for name in table.names])
@@ -144,3 +152,132 @@ class JoinedTable(Table):
             self._starts.append(first)
             if on_progress is not None:
                 on_progress(i + 1, n)
+
+
+# ---- Excel ---------------------------------------------------------------------------------------
+
+
+class SheetTable(ArrowTable):
+    """A sheet whose cells are texts, as they would be in a .csv file; formulas have their results.
+
+    The first row that is not blank names the columns. Blank rows do not count, and columns without
+    a name and any cell are left out.
+    """
+
+    row_name, first_row = "Row {} below the header of {}", 1
+
+    def __init__(self, path: Path, sheet: str | None = None) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+        with required_by("An Excel file", install="'ltpll[excel]'", otherwise=", or save .csv"):
+            import python_calamine  # noqa: F401
+
+        sheets, width, arrays = sheet_cells(path, sheet)
+        if not sheets:
+            raise InputError(f"{path} is empty: it has no header with column names.")
+        if not arrays:
+            has = "several sheets" if sheet is None else f"no sheet {shown(sheet)}"
+            raise InputError(
+                f"{path} has {has} with data: keep one of {format_names(sheets)}, or choose it in "
+                f"training with {option('sheet', sheets[0])}."
+            )
+        ends, data = (pa.py_buffer(array) for array in arrays)
+        cells = pa.LargeStringArray.from_buffers(len(arrays[0]) - 1, ends, data)
+        cells.validate(full=True)
+        cells = without_apostrophes(cells)
+        filled = pc.not_equal(pc.utf8_trim_whitespace(cells), "")
+        filled = filled.to_numpy(zero_copy_only=False).reshape(-1, width)
+        places = np.arange(len(cells)).reshape(-1, width)
+        places = places[filled.any(axis=1)][:, filled.any(axis=0)]
+        names = [name.strip() for name in cells.take(places[0]).to_pylist()]
+        columns = [cells.take(column) for column in places[1:].T]
+        super().__init__(pa.Table.from_arrays(columns, names=names), path)
+        self.schema = None  # texts may be numbers
+
+
+# ---- lines of JSON -------------------------------------------------------------------------------
+
+ROWS = 2048  # in a batch
+CELL_BYTES = 16  # for each member that a row lacks, too
+
+
+class JsonLinesTable(Table):
+    """A .jsonl or .ndjson file with one object for each row, whose columns are all its members.
+
+    Cells are texts, as in a .csv file, where a batch has values of several types.
+    """
+
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        kinds: dict[str, set[type]] = {}
+        self.n_rows = 0
+        for row in _json_rows(path, None):
+            self.n_rows += 1
+            for name, value in row.items():
+                kinds.setdefault(name, set()).add(type(value))
+        if not kinds:
+            raise InputError(f"{path} has no rows: give at least one example.")
+        super().__init__(path, tuple(kinds))
+        text_array(path, self.names)
+        self.kinds = [found - {type(None)} for found in kinds.values()]
+        size = CELL_BYTES * self.n_rows * len(kinds)
+        check_expansion(path, path.stat().st_size, size, "give all rows the same members")
+
+    def numeric(self, index: int) -> bool | None:
+        if self.kinds[index] >= {str} and self.kinds[index] & {int, float}:
+            return None  # a text among numbers may be a typo
+        return self.kinds[index] <= {int, float}
+
+    def holds_words(self, index: int) -> bool:
+        return not self.kinds[index] & {list, dict}
+
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
+        first, left = 0, _json_rows(self.path, on_progress)
+        while rows := list(islice(left, ROWS)):
+            cells = {
+                index: self._cells(index, [row.get(self.names[index]) for row in rows])
+                for index in columns
+            }
+            yield TableBatch(first, len(rows), cells, self.n_rows)
+            first += len(rows)
+
+    def _cells(self, index: int, values: Sequence[Any]) -> Any:
+        import pyarrow as pa
+
+        if self.holds_words(index):
+            with suppress(pa.ArrowException, OverflowError, UnicodeError):
+                found = pa.array(values)
+                if not pa.types.is_null(found.type):
+                    return found
+        return text_array(self.path, [_text_of(value) for value in values])
+
+
+def text_array(path: Path, texts: Sequence[str]) -> Any:
+    """A pyarrow array of texts of JSON, which can write halves of surrogate pairs."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError as error:
+        wrong = ascii(error.object)[:60]
+        raise InputError(f"{path} holds {wrong}, which is not valid Unicode: correct it.") from None
+
+
+def _json_rows(path: Path, on_progress: ReadProgress | None) -> Iterator[dict[str, Any]]:
+    for item in json_items(path, on_progress):
+        if not isinstance(item.value, dict):
+            raise InputError(
+                f"Row {item.number} of {path} is {shown(item.value)}: give one object for each "
+                'row, such as {"id": "a", "candidates": ["cat", "fox"], "x": 0.5}.'
+            )
+        yield item.value
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

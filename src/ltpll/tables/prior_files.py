@@ -7,22 +7,21 @@ from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, first_line, shown
+from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.tables.columns import read_texts
 from ltpll.tables.opening import READABLE, open_table
 
 Prior = dict[str, float | list[float]]
 """For each class its share, or a lower and an upper bound of its share."""
-BOUNDS = ("lower", "upper")
 ROUNDING = 1e-6
 
 
 def read_prior(path: Path) -> Prior:
-    """Read the share of each class from a .csv, .tsv or .parquet file.
+    """Read the share of each class from a table.
 
-    A table has a column `class` and a column `share`, columns `lower` and `upper`, or all four; a
-    class with bounds is held between them.
+    It has a column `class` and a column `share`, columns `lower` and `upper`, or all four; a class
+    with bounds is held between them.
 
     Args:
         path: The file.
@@ -45,35 +44,25 @@ def read_prior(path: Path) -> Prior:
             f"{', '.join(READABLE)}, not {shown(str(path))}."
         )
     table = open_table(path)
-    kinds = [name for name in ("share", *BOUNDS) if name in table.names] or ["share"]
+    kinds = [name for name in ("share", "lower", "upper") if name in table.names] or ["share"]
     names, *columns = read_texts(table, ["class", *kinds])
     prior: Prior = {}
     for i, (name, *cells) in enumerate(zip(names, *columns, strict=True)):
-        found = {kind: cell.strip() for kind, cell in zip(kinds, cells, strict=True)}
         try:
-            numbers = {kind: float(cell) for kind, cell in found.items() if cell}
-            if name.strip() in prior:
-                raise ValueError("an earlier row has the same class")
-            prior[name.strip()] = _share_or_bounds(numbers)
-        except ValueError as error:
+            given = zip(kinds, cells, strict=True)
+            numbers = {kind: float(cell) for kind, cell in given if cell}
+            if name in prior:
+                raise ValueError
+            if numbers.keys() == {"share"}:
+                prior[name] = numbers["share"]
+            else:
+                prior[name] = [numbers["lower"], numbers["upper"]]
+        except (KeyError, ValueError):
             raise InputError(
-                f"{table.describe_row(i)} has the class {shown(name)}, which cannot be used "
-                f"({first_line(error)}): give each class once, with a share such as 0.25, "
-                "or a lower and an upper bound."
+                f"{table.describe_row(i)} has the class {shown(name)} again, or without numbers: "
+                "give each class once, with a share such as 0.25, or a lower and an upper bound."
             ) from None
     return prior
-
-
-def _share_or_bounds(numbers: Mapping[str, float]) -> float | list[float]:
-    bounds = [numbers[kind] for kind in BOUNDS if kind in numbers]
-    if len(bounds) == 1 or not numbers:
-        raise ValueError("it has only one bound" if bounds else "it has no share")
-    if not bounds:
-        return numbers["share"]
-    lower, upper = bounds
-    if lower <= upper and not lower <= numbers.get("share", lower) <= upper:
-        raise ValueError(f"its share {numbers['share']:g} is outside its bounds")
-    return bounds
 
 
 def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
@@ -89,21 +78,24 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
         InputError: A class is unknown or missing, or a share or bound is impossible.
     """
     names = [str(name) for name in classes]
-    known = set(names)
-    unknown = next((name for name in prior if str(name) not in known), None)
-    if unknown is not None:
+    other = {*map(str, prior)} ^ {*names}
+    if other:
         raise InputError(
-            f"The prior has the class {shown(unknown)}, which no candidate set has: "
-            f"the classes are {format_names(names)}."
+            f"The prior needs one share for each of the {len(names)} classes: "
+            f"{format_names(sorted(other))} {'is' if len(other) == 1 else 'are'} missing, or no "
+            "candidate of any set."
         )
-    missing = [name for name in names if name not in prior]
-    if missing:
-        raise InputError(
-            f"The prior lacks {len(missing)} of {len(names)} classes ({format_names(missing)}): "
-            "give a share for every class."
-        )
-    bounds = [_bounds(name, value) for name, value in prior.items()]
-    least, most = (sum(pair[side] for pair in bounds) for side in (0, 1))
+    bounds = []
+    for name, value in prior.items():
+        pair = value if isinstance(value, (list, tuple)) else (value, value)
+        plain = len(pair) == 2 and all(type(number) in (int, float) for number in pair)
+        if not plain or not 0 <= pair[0] <= pair[1] <= sys.float_info.max:
+            raise InputError(
+                f"The prior of {shown(name)} is {shown(value)}: give a finite number that is not "
+                "negative, or a lower and an upper bound."
+            )
+        bounds.append(pair)
+    least, most = (sum(float(pair[side]) for pair in bounds) for side in (0, 1))
     if most <= 0:
         raise InputError("All shares of the prior are 0: give the share of each class.")
     bounded = any(isinstance(value, (list, tuple)) for value in prior.values())
@@ -112,21 +104,3 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
             f"The lower bounds of the prior sum to {least:.4g} and the upper bounds to {most:.4g}: "
             "no shares between them sum to 1."
         )
-
-
-def _bounds(name: str, value: Any) -> tuple[float, float]:
-    numbers = value if isinstance(value, (list, tuple)) else (value, value)
-    if len(numbers) != 2 or not all(
-        type(number) in (int, float) and 0 <= number <= sys.float_info.max for number in numbers
-    ):
-        raise InputError(
-            f"The prior of {shown(name)} is {shown(value)}: give a finite number that is not "
-            "negative, or a lower and an upper bound."
-        )
-    lower, upper = numbers
-    if lower > upper:
-        raise InputError(
-            f"The prior of {shown(name)} has the lower bound {lower:g} above its upper bound "
-            f"{upper:g}: exchange them."
-        )
-    return float(lower), float(upper)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,40 +15,40 @@ from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import SetRules
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
-from ltpll.candidates.votes import (
-    AnnotatorVotes,
-    drop_repeated_votes,
-    voted_candidates,
-)
-from ltpll.errors import InputError, InputWarning, option, shown
-from ltpll.formatting import are, counted, format_names
-from ltpll.tables.annotation_columns import (
-    TRUE_LABEL,
-    check_one_role,
-    find_annotation_columns,
-)
+from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
+from ltpll.errors import InputError, option, shown
+from ltpll.formatting import format_names
 from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
     TextColumn,
     holds_numbers,
-    id_key,
     numeric_columns,
     read_rows,
 )
 from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import open_table
-from ltpll.tables.possible_classes import possible_at_sites, possible_in_rows
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
     ClassColumns,
     SetColumn,
     check_set_memory,
+    possible_at_sites,
+    possible_in_rows,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
 from ltpll.tables.taxonomy_files import read_taxonomy
 
+# The column of true labels, unless another one is named or this one holds the annotations.
+TRUE_LABEL = "label"
+CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
+# Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
+USUAL_NAMES = {
+    "task": "task image img picture photo item example sample question object id path file",
+    "worker": "worker annotator user rater labeler labeller coder judge expert",
+    "annotation": "label choice answer annotation response vote class category",
+}
 # Columns that are no features even if others have their roles, because they would give labels away.
 USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
 
@@ -102,10 +101,10 @@ def read_table(
         table = path
     else:
         table = open_table(path if is_frame(path) else Path(path), reading.sheet)
+    features = FeatureOptions(exact, every_kind)
     if reading.annotators is not None:
-        return _read_annotations(table, reading, exact, every_kind, on_progress)
-    how = {"exact": exact, "every_kind": every_kind, "on_progress": on_progress}
-    return _read_examples(table, reading, needs_candidates, **how)  # type: ignore[arg-type]
+        return _read_annotations(table, reading, features, on_progress)
+    return _read_examples(table, reading, needs_candidates, features, on_progress)
 
 
 # ---- one row per example -------------------------------------------------------------------------
@@ -115,9 +114,7 @@ def _read_examples(
     table: Table,
     reading: Reading,
     needs_candidates: bool,
-    *,
-    exact: bool,
-    every_kind: bool,
+    options: FeatureOptions,
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
@@ -131,9 +128,8 @@ def _read_examples(
         if index is not None
     }
     readers: list[BatchReader] = [*texts.values(), *limits.values(), *([sets] if sets else [])]
-    taken = {index for reader in readers for index in reader.indices}
-    features, words, left_out = _feature_reader(table, reading, taken, exact, every_kind)
-    n_rows = read_rows(table, [*readers, *words, *([features] if features else [])], on_progress)
+    features = Features(table, reading, readers, options)
+    n_rows = read_rows(table, [*readers, *features.readers], on_progress)
 
     named = texts.get("id") or texts.get("path")
     if named:
@@ -142,26 +138,21 @@ def _read_examples(
         ids = np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
-    candidates = groups = labels = None
+    candidates = labels = None
     if sets is not None:
         rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
         candidates = sets.candidates(reading.classes, rules, reading.scores)
-    if "group" in texts:
-        groups = texts["group"].non_empty_values(
-            "give every row a group, its own if it shares none"
-        )
-        candidates = None if candidates is None else candidates.with_groups(groups)
+    groups = _groups(texts)
+    if candidates is not None and groups is not None:
+        candidates = candidates.with_groups(groups)
     classes = reading.classes if candidates is None else candidates.classes
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
-    values, names = features.matrix_and_names() if features else (None, ())
-    frame = _frame(table, values, names, words)
-    if frame is not None:
-        values, names = None, tuple(frame.columns)
     roles: dict[str, SetColumn | TextColumn] = {**limits, **texts}
     columns = {what: table.names[column.index] for what, column in roles.items()}
     if type(sets) is SetColumn:
         columns["candidates"] = reading.candidates
+    values, names, frame = features.values()
     return LabelTable(
         ids=ids,
         candidates=candidates,
@@ -172,11 +163,17 @@ def _read_examples(
         feature_names=names,
         frame=frame,
         votes=None,
-        left_out=tuple(table.names[index] for index in left_out),
+        left_out=features.left_out,
         groups=groups,
         columns=columns,
         notes=table.notes,
     )
+
+
+def _groups(texts: Mapping[str, TextColumn]) -> npt.NDArray[np.object_] | None:
+    if "group" not in texts:
+        return None
+    return texts["group"].non_empty_values("give every row a group, its own if it shares none")
 
 
 def _set_reader(
@@ -207,7 +204,7 @@ def _limit_readers(
         if index is None or (default and (index in sets.indices or holds_numbers(table, index))):
             continue
         if index in sets.indices:
-            check_one_role(table.names[index], what, {"candidates": table.names[index]})
+            _check_one_role(table.names[index], what, {"candidates": table.names[index]})
         found[what] = SetColumn(table, index, reading.separator, reading.classes)
     return found
 
@@ -247,8 +244,18 @@ def _label_column(
         others[role] = name
     if reading.label is None and name in others.values():
         return None
-    check_one_role(name, "label", others)
+    _check_one_role(name, "label", others)
     return reading.find(table, "label")
+
+
+def _check_one_role(name: str | None, role: str, others: Mapping[str, str]) -> None:
+    """Refuse a column that is named for this role and for another one in `others`."""
+    twice = next((other for other, same in others.items() if same == name), None)
+    if twice is not None:
+        raise InputError(
+            f"The column {shown(name)} is named with --{role} and with --{twice}: it can be only "
+            "one of the two."
+        )
 
 
 def _is_pattern(table: Table, name: str) -> bool:
@@ -272,88 +279,87 @@ def matching_columns(table: Table, names: Sequence[str]) -> list[int]:
     return list(found)
 
 
-def _feature_reader(
-    table: Table, reading: Reading, taken: set[int], exact: bool, every_kind: bool
-) -> tuple[FeatureColumns | None, list[TextColumn], list[int]]:
-    """The readers of features that are numbers and words, and the columns that are left out."""
-    patterns = [name for name in reading.features or () if _is_pattern(table, name)]
-    ignored = set()
-    if patterns or reading.features is None:  # else they need not exist
-        ignored = set(matching_columns(table, reading.ignore))
-    if reading.features is None:
+class FeatureOptions(NamedTuple):
+    """Whether features are float64 in any case, and whether words and gaps are features, too."""
+
+    exact: bool
+    every_kind: bool
+
+
+class Features:
+    """The columns of a table that are features, and those that are left out."""
+
+    def __init__(
+        self,
+        table: Table,
+        reading: Reading,
+        others: Sequence[BatchReader],
+        options: FeatureOptions,
+    ) -> None:
+        self.table = table
+        taken = {index for reader in others for index in reader.indices}
+        chosen, possible = _possible_features(table, reading, taken)
+        numeric = numeric_columns(table, possible)
+        for index in numeric:
+            table.column(table.names[index])  # refuses a name that occurs twice
+        if reading.features is not None and not options.every_kind:
+            possible = numeric
+            if not chosen and not numeric and reading.features:
+                raise InputError(
+                    f"No column like {shown(reading.features[0])} of {table.path} holds numbers, "
+                    "so there are no features: name others."
+                )
+        numeric = [*numeric, *(numeric_columns(table, chosen) if options.every_kind else chosen)]
+        columns = [*chosen, *possible]
+        numbers = [index for index in columns if index in {*numeric}]
+        words = [index for index in columns if index not in {*numeric}]
+        readable = [index for index in words if options.every_kind and table.holds_words(index)]
+        self.words = [TextColumn(table, index, repeated=True) for index in readable]
+        self.left_out = tuple(table.names[index] for index in words if index not in readable)
+        by_name = reading.features is not None and len(chosen) == len(reading.features)
+        exact, gaps = options
+        self.numbers = FeatureColumns(table, numbers, chosen=by_name, exact=exact, gaps=gaps)
+        self.readers: list[BatchReader] = [*self.words, *([self.numbers] if numbers else [])]
+
+    def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...], Any]:
+        """The matrix and its columns, or a DataFrame unless all features are finite numbers."""
+        values, names = self.numbers.matrix_and_names() if self.numbers.indices else (None, ())
+        if not self.words and (values is None or not np.isnan(values).any()):
+            return values, names, None
+        import pandas as pd
+
+        columns = {} if values is None else dict(zip(names, values.T, strict=True))
+        columns |= {self.table.names[column.index]: column.values() for column in self.words}
+        frame = pd.DataFrame({name: columns[name] for name in self.table.names if name in columns})
+        return None, tuple(frame.columns), frame
+
+
+def _possible_features(
+    table: Table, reading: Reading, taken: set[int]
+) -> tuple[list[int], list[int]]:
+    """The columns that are features by name, and those that may be, by a pattern or by default."""
+    names = reading.features
+    patterns = [name for name in names or () if _is_pattern(table, name)]
+    without = set(taken)
+    if patterns or names is None:  # else the ignored columns need not exist
+        without |= {*matching_columns(table, reading.ignore)}
+    if names is None:
         # An index written by pandas would leak the order of the rows; the column of sets is not a
         # feature even if sets are read elsewhere, nor are the labels that pruning removed.
         no_features = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
         no_features += USUAL_ROLES
-        others = [
-            i
-            for i, name in enumerate(table.names)
-            if i not in taken and i not in ignored and name not in no_features
+        return [], [
+            i for i, name in enumerate(table.names) if i not in without and name not in no_features
         ]
-        indices = numeric_columns(table, others)
-        for index in indices:
-            table.column(table.names[index])  # refuses a name that occurs twice
-        return _readers_of(table, others, indices, exact, every_kind, chosen=False)
-    indices = [table.column(name) for name in reading.features if name not in patterns]
-    used = next((table.names[index] for index in indices if index in taken), None)
+    chosen = list(dict.fromkeys(table.column(name) for name in names if name not in patterns))
+    used = next((table.names[index] for index in chosen if index in taken), None)
     if used is not None:
         raise InputError(
             f"The column {shown(used)} of {table.path} has another role, so it cannot be a "
             "feature: omit it."
         )
     matching = matching_columns(table, patterns)
-    without = {*taken, *indices, *ignored}
-    others = [index for index in matching if index not in without]
-    numeric = numeric_columns(table, others)
-    if not every_kind:
-        others = numeric
-    if patterns and not indices and not others:
-        raise InputError(
-            f"No column like {shown(patterns[0])} of {table.path} holds numbers, "
-            "so there are no features: name others."
-        )
-    chosen = list(dict.fromkeys(indices))
-    numeric = [*numeric, *(numeric_columns(table, chosen) if every_kind else chosen)]
-    how = (exact, every_kind)
-    return _readers_of(table, [*chosen, *others], numeric, *how, chosen=not patterns)
-
-
-def _readers_of(
-    table: Table,
-    columns: Sequence[int],
-    numeric: Sequence[int],
-    exact: bool,
-    every_kind: bool,
-    *,
-    chosen: bool,
-) -> tuple[FeatureColumns | None, list[TextColumn], list[int]]:
-    """The readers of these columns, of which some are numeric, and those without a reader."""
-    numbers = [index for index in columns if index in set(numeric)]
-    others = [index for index in columns if index not in set(numeric)]
-    words = [index for index in others if every_kind and table.holds_words(index)]
-    how: dict[str, Any] = {"chosen": chosen, "exact": exact, "gaps": every_kind}
-    return (
-        FeatureColumns(table, numbers, **how) if numbers else None,
-        [TextColumn(table, index, repeated=True) for index in words],
-        [index for index in others if index not in words],
-    )
-
-
-def _frame(
-    table: Table,
-    values: npt.NDArray[Any] | None,
-    names: Sequence[str],
-    words: Sequence[TextColumn],
-) -> Any:
-    """A DataFrame of the features, in the order of the table, unless all are finite numbers."""
-    gaps = values is not None and np.isnan(values).any()
-    if not words and not gaps:
-        return None
-    import pandas as pd
-
-    columns = {} if values is None else dict(zip(names, values.T, strict=True))
-    columns |= {table.names[column.index]: column.values() for column in words}
-    return pd.DataFrame({name: columns[name] for name in table.names if name in columns})
+    return chosen, [index for index in matching if index not in {*without, *chosen}]
 
 
 # ---- one row per annotation ----------------------------------------------------------------------
@@ -362,8 +368,7 @@ def _frame(
 def _read_annotations(
     table: Table,
     reading: Reading,
-    exact: bool,
-    every_kind: bool,
+    options: FeatureOptions,
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     """One annotation per row; examples are in order of first appearance.
@@ -371,31 +376,22 @@ def _read_annotations(
     Columns that are the same in all rows of a task are its features.
     """
     found = {what: reading.find(table, what) for what in ("path", "split", "group")}
-    extra = {what: index for what, index in found.items() if index is not None}
+    indices = {what: index for what, index in found.items() if index is not None}
     named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
     if reading.task is None and reading.id != Reading.id:
         named["task"] = reading.id
-    others = {what: table.names[index] for what, index in extra.items() if what != "path"}
-    columns = find_annotation_columns(table, named, reading.path, others)
-    required = ("task", "worker", "annotation")
-    indices = {what: table.column(getattr(columns, what)) for what in required}
-    if columns.label is not None:
-        extra["label"] = table.column(columns.label)
-    texts = {
-        what: TextColumn(table, index, repeated=True)
-        for what, index in {**indices, **extra}.items()
-    }
-    taken = {column.index for column in texts.values()}
-    features, words, left_out = _feature_reader(table, reading, taken, exact, every_kind)
-    readers: list[BatchReader] = [*texts.values(), *words, *([features] if features else [])]
-    read_rows(table, readers, on_progress)
-    for what in required:
+    others = {what: table.names[index] for what, index in indices.items() if what != "path"}
+    columns = _annotation_columns(table, named, reading.path, others)
+    indices |= {what: table.column(name) for what, name in columns.items()}
+    texts = {what: TextColumn(table, index, repeated=True) for what, index in indices.items()}
+    features = Features(table, reading, list(texts.values()), options)
+    read_rows(table, [*texts.values(), *features.readers], on_progress)
+    for what in ("task", "worker", "annotation"):
         texts[what].non_empty_values("fill it in or drop the row")
-    _warn_of_merged_tasks(table, texts["task"])
     tasks, task = texts["task"].names.names, texts["task"].codes().astype(np.int64)
     first = np.unique(task, return_index=True)[1]
-    constant: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(("path", "split", "group"))
-    for what in extra:
+    constant: dict[str, npt.NDArray[Any]] = {}
+    for what in indices.keys() - {"task", "worker", "annotation"}:
         codes = texts[what].codes()
         differs = np.flatnonzero(codes != codes[first][task])
         if len(differs):
@@ -408,8 +404,7 @@ def _read_annotations(
                 f"{name} than before: {advice}."
             )
         constant[what] = texts[what].values()[first]
-    if "group" in texts:
-        texts["group"].non_empty_values("give every row a group, its own if it shares none")
+    _groups(texts)
 
     classes = reading.classes or tuple(sorted_class_names(texts["annotation"].names.names))
     numbers = _label_numbers(texts["annotation"], classes, "label")
@@ -426,31 +421,72 @@ def _read_annotations(
     labels = None
     if "label" in texts:
         labels = _label_numbers(texts["label"], classes, "true label")[first]
-    values, feature_names = features.matrix_and_names() if features else (None, ())
-    frame, notes = _frame(table, values, feature_names, words), table.notes
-    if values is not None or frame is not None:
-        values, frame, differing = _once_per_task(values, feature_names, frame, first, task)
-        feature_names = tuple(name for name in feature_names if name not in differing)
-        if differing:
-            names = format_names([shown(name) for name in differing], 3)
-            notes = (*notes, f"Columns that differ within a task are no features: {names}.")
-    if frame is not None:
-        values, feature_names = None, tuple(frame.columns)
+    values, names, frame = features.values()
+    values, names, frame, differing = _once_per_task(values, names, frame, first, task)
+    notes = table.notes
+    if differing:
+        some = format_names([shown(name) for name in differing], 3)
+        notes = (*notes, f"Columns that differ within a task are no features: {some}.")
     return LabelTable(
         ids=np.asarray(tasks, dtype=object),
-        candidates=candidates.with_groups(constant["group"]),
+        candidates=candidates.with_groups(constant.get("group")),
         labels=labels,
-        splits=constant["split"],
-        paths=constant["path"],
+        splits=constant.get("split"),
+        paths=constant.get("path"),
         features=values,
-        feature_names=tuple(feature_names),
+        feature_names=names,
         frame=frame,
         votes=votes,
-        left_out=tuple(table.names[index] for index in left_out),
-        groups=constant["group"],
+        left_out=features.left_out,
+        groups=constant.get("group"),
         columns={what: table.names[column.index] for what, column in texts.items()},
         notes=notes,
     )
+
+
+def _annotation_columns(
+    table: Table, named: Mapping[str, str | None], path: str | None, others: Mapping[str, str]
+) -> dict[str, str]:
+    """Find the columns of tasks, workers, annotations and, if there are any, true labels.
+
+    True labels are never taken for annotations. `named` are the columns that the user named, by
+    role, and `others` those that hold something else; `path` holds the tasks if no other one does.
+    """
+    given = {
+        role: table.names[table.column(name)] for role, name in named.items() if name is not None
+    }
+    for role, name in given.items():
+        _check_one_role(name, role, {other: same for other, same in given.items() if other != role})
+    _check_one_role(given.get("label"), "label", others)
+    free = [name for name in table.names if name not in {*given.values(), *others.values()}]
+    found: dict[str, str] = {}
+    for role, content in CONTENT.items():
+        possible = [name for name in free if _usual(name, role)]
+        if role == "task":
+            others_first = [name for name in possible if name != path]
+            possible = others_first or [name for name in free if name == path]
+        if role != "annotation" and role in possible:
+            # Which column holds the annotations is not guessed: others may hold the true labels.
+            possible = [role]
+        if role not in given and len(possible) != 1:
+            raise InputError(
+                f"It is unclear which column of {table.path} holds the {content}: it has "
+                f"{format_names(table.names)}; name the columns with the settings "
+                "table.task, table.worker and table.annotation (true labels, which table.label "
+                "names, are never annotations)."
+            )
+        found[role] = given.get(role) or possible[0]
+    if "label" in given:
+        found["label"] = given["label"]
+    elif TRUE_LABEL in free and TRUE_LABEL not in found.values():
+        found["label"] = TRUE_LABEL
+    return found
+
+
+def _usual(name: str, role: str) -> bool:
+    """Whether a column with this name usually holds tasks, annotators or annotations."""
+    plain, usual = re.sub(r"[\W_]", "", name.lower()), USUAL_NAMES[role].split()
+    return plain in usual or re.sub("(id|name|path|file)$", "", plain) in usual
 
 
 def _once_per_task(
@@ -459,35 +495,22 @@ def _once_per_task(
     frame: Any,
     first: npt.NDArray[np.int64],
     task: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[Any] | None, Any, list[str]]:
+) -> tuple[npt.NDArray[Any] | None, tuple[str, ...], Any, list[str]]:
     """The features of each task, and the columns that differ between its rows, which are none."""
     import pandas as pd
 
+    if not names:
+        return None, (), None, []
     whole = pd.DataFrame(values, columns=list(names)) if frame is None else frame
     of_first = whole.iloc[first[task]].reset_index(drop=True)
-    differing = [name for name in whole if not whole[name].equals(of_first[name])]
+    differing = [name for name in names if not whole[name].equals(of_first[name])]
     kept = whole.iloc[first].drop(columns=differing).reset_index(drop=True)
     if kept.empty:
-        return None, None, differing
-    return (kept.to_numpy(), None, differing) if frame is None else (None, kept, differing)
-
-
-def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
-    """Warn of tasks that differ in blanks around them only, and so are one (`id_key`)."""
-    if not column.names.padded:
-        return
-    written = TextColumn(table, column.index)
-    read_rows(table, [written])
-    n_texts = Counter(id_key(text) for text in set(written.values()))
-    merged = [name for name, n in n_texts.items() if n > 1]
-    if merged:
-        names = format_names([shown(name) for name in merged], 3)
-        warnings.warn(
-            f"{counted(len(merged), 'task')} of {table.path} {are(len(merged))} written with "
-            f"different blanks around the name ({names}): each is taken as one task.",
-            InputWarning,
-            stacklevel=4,
-        )
+        return None, (), None, differing
+    names = tuple(kept.columns)
+    if frame is None:
+        return kept.to_numpy(), names, None, differing
+    return None, names, kept, differing
 
 
 def _label_numbers(

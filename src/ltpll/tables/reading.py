@@ -126,35 +126,29 @@ class Reading:
         check_types(self)
         sources = _set_among(self, "class_columns", "probability_columns", "annotators")
         rules = _set_among(self, "top_k", "mass")
-        annotation = _set_among(self, "task", "worker", "annotation")
-        site = _set_among(self, "site", "possible_at")
         set_rules = self.changed_set_rules()
-        without_votes = self.annotators is None and not is_json
         problems = {
             f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
             "them.": len(sources) > 1,
             "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach "
             "it): give one of the two.": len(rules) > 1
             or (len(rules) == 0 and bool(self.probability_columns)),
-            f"{' '.join(rules)} makes sets from probabilities, but no probability_columns are "
-            "given: name them, or leave it out.": bool(rules)
-            and not (self.probability_columns or is_json),
-            f"{' '.join(annotation[:1])} names a column of annotations, but annotators is not "
-            "given: choose union, or leave it out.": bool(annotation) and self.annotators is None,
-            "vote_weights needs the votes of annotators, but annotators is not given: give it, or "
-            "leave vote_weights out.": without_votes and self.vote_weights != "reliability",
-            "objects is for annotations of COCO: leave it out for tables.": not is_json
-            and self.objects != "images",
-            "control names a question of a Label Studio project: leave it out for tables.": (
-                not is_json and self.control is not None
-            ),
-            f"{' '.join(site)} is of no use alone: give site, a column, and possible_at, a file "
-            "of the classes that are possible at each site.": len(site) == 1,
             "The possible classes of a row come from a column or from its site: give one of "
             "possible and possible_at.": self.possible is not None and self.site is not None,
             f"{' '.join(set_rules[:1])} is for candidate sets, but the sets are made of "
             "annotations: leave it out, or write the sets to a table first.": bool(set_rules)
             and self.annotators is not None,
+        }
+        needed = dict.fromkeys(("task", "worker", "annotation"), "annotators")
+        needed |= {"site": "possible_at", "possible_at": "site"}
+        if not is_json:
+            needed |= {"top_k": "probability_columns", "mass": "probability_columns"}
+            needed |= {"vote_weights": "annotators", "objects": "a file of COCO"}
+            needed |= {"control": "a project of Label Studio"}
+        problems |= {
+            f"{name} needs {other}: give it, or leave {name} out.": not getattr(self, other, None)
+            for name, other in needed.items()
+            if name in self.given()
         }
         for problem, is_there in problems.items():
             if is_there:
@@ -174,28 +168,19 @@ class Reading:
         return [name for name in self.given() if name in rules]
 
     def find(self, table: Table, what: str) -> int | None:
-        """The number of a column; None if it is not given, or is missing and has its default
-        name.
-        """
-        name, default = (
-            getattr(self, what),
-            next(one.default for one in fields(self) if one.name == what),
-        )
-        if what in DEFAULT_COLUMNS and name is None:
-            name = default = DEFAULT_COLUMNS[what]
+        """The number of a column; None if it is not given, or is missing with its default name."""
+        name = getattr(self, what) or DEFAULT_COLUMNS.get(what)
         if name is None:
             return None
-        if name == default and (
-            name not in table.names or any(fits(name, pattern) for pattern in self.ignore)
-        ):
+        default = DEFAULT_COLUMNS.get(what, getattr(DEFAULT_READING, what))
+        is_ignored = any(fits(name, pattern) for pattern in self.ignore)
+        if name == default and (name not in table.names or is_ignored):
             return None
         return table.column(name)
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a pattern such as `f*` stands for this name; without `*`, it stands for itself
-    only.
-    """
+    """Whether a pattern such as `f*` stands for this name; without `*`, only for itself."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from ltpll.candidates.taxonomy import Taxonomy, build_taxonomy
@@ -18,7 +17,7 @@ TAB = 8  # columns to which a tab in front of a name moves, if tabs and spaces a
 def read_taxonomy(path: Path) -> Taxonomy:
     """Read a taxonomy.
 
-    A table (.csv, .tsv or .parquet) has the columns `class` and `parent`, and may have a column
+    A table has the columns `class` and `parent`, and may have a column
     `rank`; roots have no parent. In any other file, each line is a name, indented under its parent;
     `genus: Vulpes` says that Vulpes is a genus.
 
@@ -38,10 +37,10 @@ def read_taxonomy(path: Path) -> Taxonomy:
     """
     if path.suffix.lower() in READABLE:
         table = open_table(path)
-        ranks = ["rank"] if "rank" in table.names else []
-        cells = read_texts(table, ["class", "parent", *ranks])
-        columns = [[cell.strip() for cell in column] for column in cells]
-        rows = zip(*columns, *([] if ranks else [[""] * len(columns[0])]), strict=True)
+        names, parents, *ranks = read_texts(
+            table, ["class", "parent", *(["rank"] if "rank" in table.names else [])]
+        )
+        rows = zip(names, parents, *(ranks or [[""] * len(names)]), strict=True)
         return build_taxonomy(rows, table.describe_row)
     require_file(path)
     try:
@@ -52,31 +51,30 @@ def read_taxonomy(path: Path) -> Taxonomy:
         if not numbers:
             raise ValueError("it is empty")
     except ValueError as error:
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
         raise InputError(
             f"{path} cannot be read as a taxonomy ({reason}): write UTF-8 text with one name per "
-            "line, indented under its parent, or .csv, .tsv or .parquet."
+            "line, indented under its parent, or a table."
         ) from None
-    return build_taxonomy(
-        _indented(path, lines, numbers), lambda i: f"Line {numbers[i] + 1} of {path}"
-    )
 
+    def line_of(i: int) -> str:
+        return f"Line {numbers[i] + 1} of {path}"
 
-def _indented(path: Path, lines: list[str], numbers: list[int]) -> Iterator[tuple[str, str, str]]:
-    """Name, parent and rank of each line."""
+    entries: list[tuple[str, str, str]] = []  # name, parent and rank of each line
     above: list[tuple[int, str]] = []  # indentations and names of lines that may hold this one
-    for number in numbers:
+    for i, number in enumerate(numbers):
         line = lines[number].expandtabs(TAB)
         indentation = len(line) - len(line.lstrip())
-        rank, colon, name = (part.strip() for part in line.partition(":"))
-        rank, name = (rank, name) if colon and rank and name else ("", line.strip())
-        closed = None
+        rank, _, name = (part.strip() for part in line.partition(":"))
+        rank, name = (rank, name) if rank and name else ("", line.strip())
+        closed = indentation
         while above and above[-1][0] >= indentation:
             closed = above.pop()[0]
-        if closed is not None and closed != indentation:
+        if closed != indentation:
             raise InputError(
-                f"Line {number + 1} of {path} is indented by {indentation} columns, unlike every "
-                "line above it that could be its sibling: indent siblings by the same amount."
+                f"{line_of(i)} is indented by {indentation} columns, unlike every line above it "
+                "that could be its sibling: indent siblings by the same amount."
             )
-        yield name, above[-1][1] if above else "", rank
+        entries.append((name, above[-1][1] if above else "", rank))
         above.append((indentation, name))
+    return build_taxonomy(entries, line_of)

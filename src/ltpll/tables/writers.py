@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError, first_line
 from ltpll.files import check_output, write_when_complete
-from ltpll.formatting import counted, format_names
 from ltpll.tables.formulas import with_apostrophes
 from ltpll.tables.streaming import TABLE_SUFFIXES
 
@@ -54,11 +53,7 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
     import pyarrow as pa
 
     if len({len(values) for values in columns.values()}) != 1:
-        sizes = [f"{name!r} with {counted(len(values), 'row')}" for name, values in columns.items()]
-        raise InputError(
-            f"{path} is not written, since its columns need equal lengths: there are "
-            f"{format_names(sizes) or 'none'}."
-        )
+        raise InputError(f"{path} is not written, since its columns need equal lengths.")
     arrays = {}
     for name, values in columns.items():
         try:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ltpll.convert.label_studio_tasks import control_names, write_pre_annotations
+from ltpll.convert.label_studio import control_names, write_pre_annotations
 from ltpll.convert.open import read_label_table
 from support.labelled_json import sets, written
 from support.refusals import refusal

@@ -1,0 +1,165 @@
+"""Examples of other programs' files as the columns of a table, and what their readers share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ltpll.candidates.cells import SEPARATOR
+from ltpll.errors import InputError, shown
+from ltpll.formatting import are, counted
+from ltpll.tables.json_stream import Item, json_items
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.memory_limits import check_expansion
+from ltpll.tables.opening import text_array
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
+from ltpll.tables.streaming import ArrowTable, ReadProgress
+
+# Names that mean nothing else in a cell; others are written as JSON.
+PLAIN_NAME = re.compile(r"\w[\w .()-]*")
+Kind = type | tuple[type, ...]
+ID: Kind = (int, str)
+NUMBER: Kind = (int, float)
+KINDS: dict[Kind, str] = {str: "text", list: "a list", ID: "a number or text", NUMBER: "a number"}
+
+
+# ---- objects of JSON -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A file, and how it is read."""
+
+    path: Path
+    reading: Reading
+    needs_candidates: bool  # whether examples without labels are skipped
+    on_progress: ReadProgress | None
+
+    def items(self) -> Generator[Item]:
+        """Read the file item by item."""
+        return json_items(self.path, self.on_progress)
+
+
+def member(value: Any, key: str, kind: Kind) -> Any:
+    """A member of an object if it has this type, otherwise None; true and false are no numbers."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+
+
+def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
+    """The members of an object, each of which must have its type; text must not be blank.
+
+    Examples:
+        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=int, name=str)
+        [3, 'fox']
+    """
+    found = [member(value, key, kind) for key, kind in kinds.items()]
+    for key, one in zip(kinds, found, strict=True):
+        if one is None or (isinstance(one, str) and not one.strip()):
+            what = f"{shown(key)} ({KINDS[kinds[key]]})"
+            raise InputError(f"{where} lacks {what}: correct it, or export the file again.")
+    return found
+
+
+def listed(where: str, value: Any, key: str) -> list[Any]:
+    """A list in an object, which may be missing."""
+    is_missing = isinstance(value, dict) and not value.get(key)
+    return [] if is_missing else list(required(where, value, **{key: list})[0])
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The examples of a file as the columns of a table, and how the table is read."""
+
+    columns: Mapping[str, Sequence[Any]]
+    reading: Reading
+    row: str = "Row"  # what a message calls a row
+    notes: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)  # what the tool calls some columns
+    urls: Mapping[str, str] | None = None  # what the tool calls the pictures, by example
+
+    def read(self, path: Path, needs_candidates: bool, **how: Any) -> LabelTable:
+        """The examples as those of any other table; `how` is as in `read_table`."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        names = self.columns.get("task", self.columns.get("id"))
+        arrays = [
+            pa.array(values) if isinstance(values, np.ndarray) else text_array(path, values)
+            for values in self.columns.values()
+        ]
+        table = ArrowTable(
+            pa.table(arrays, names=[*self.columns]),
+            path,
+            lambda i: f"{self.row} {shown(names[i], 200) if names else i + 1} of {path}",
+        )
+        found = read_table(table, self.reading, needs_candidates=needs_candidates, **how)
+        urls = None
+        if self.urls is not None:
+            urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
+        return replace(found, columns=self.fields, urls=urls, notes=self.notes)
+
+
+def with_sets(
+    source: JsonFile,
+    columns: Mapping[str, Sequence[Any]],
+    sets: Sequence[Sequence[str] | Mapping[str, float]],
+    reading: Reading,
+    row: str,
+    notes: tuple[str, ...] = (),
+) -> Converted:
+    """Examples with candidate sets, of which some are empty.
+
+    If candidates are needed, examples without them are skipped; otherwise labels do not matter
+    unless every example has some and all of them are classes.
+    """
+    reading = replace(reading, classes=source.reading.classes, scores=source.reading.scores)
+    known = source.reading.classes
+    if not source.needs_candidates and not (
+        all(sets) and (known is None or {name for one in sets for name in one} <= {*known})
+    ):
+        columns = {name: values for name, values in columns.items() if name != "label"}
+        return Converted(columns, reading, row, notes)
+    kept = [i for i, one in enumerate(sets) if one]
+    columns = {name: [values[i] for i in kept] for name, values in columns.items()}
+    cells = as_cells([sets[i] for i in kept])
+    advice = "an example has too many candidates"
+    check_expansion(source.path, source.path.stat().st_size, sum(map(len, cells)), advice)
+    columns = {"id": columns.pop("id"), "candidates": cells, **columns}
+    return Converted(columns, reading, row, notes)
+
+
+def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:
+    """Sets as text, with scores if there are some, such as `fox:0.6|dog:0.3`.
+
+    Examples:
+        >>> as_cells([["cat", "dog"], ["fox"]])
+        ['cat|dog', 'fox']
+    """
+    distinct = {id(one): one for one in sets}
+    plain = all(map(PLAIN_NAME.fullmatch, {name for one in distinct.values() for name in one}))
+    cells = {}
+    for key, one in distinct.items():
+        if not plain:
+            cells[key] = json.dumps(one, ensure_ascii=False)
+        elif isinstance(one, Mapping):
+            cells[key] = SEPARATOR.join(f"{name}:{score!r}" for name, score in one.items())
+        else:
+            cells[key] = SEPARATOR.join(one)
+    return [cells[id(one)] for one in sets]
+
+
+def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:
+    """A sentence about the examples that were skipped, if there are any."""
+    have = "it has" if n == 1 else "they have"
+    sentence = f"{n:,} of {counted(total, what)} {are(n)} skipped because {have} {why}."
+    return (sentence,) if n else ()
