@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
 from ltpll.candidates.cells import (
     PLAIN_ROW,
     Cell,
@@ -25,7 +26,6 @@ from ltpll.candidates.cells import (
 from ltpll.candidates.expressions import (
     PLAIN_RULES,
     SetRules,
-    WeightedSets,
     class_sets,
     empty_advice,
 )
@@ -74,15 +74,45 @@ def check_shape(matrix: Any, classes: Sequence[Hashable] | None) -> tuple[Hashab
     return names
 
 
-def read_sets(
-    sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | None, n_classes: int | None
+def read_source(
+    source: Any,
+    classes: Sequence[Hashable] | None,
+    n_classes: int | None,
+    separator: str,
+    rules: SetRules,
+) -> FlatSets:
+    """Read any object that `Candidates.of` takes."""
+    frame = pandas_frame(source)
+    if frame is not None:
+        source, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
+    is_array = isinstance(source, np.ndarray) and source.ndim != 1
+    if is_array or isinstance(source, Tensor) or hasattr(source, "tocsr"):
+        if rules != PLAIN_RULES:
+            which = "taxonomy and empty are for names, but the candidates are a matrix"
+            raise InputError(f"{which}: omit them.")
+        return read_matrix(source, classes)
+    if is_arrow(source):
+        rows = arrow_list(source)
+    elif hasattr(source, "tolist"):
+        rows = source.tolist()
+    elif isinstance(source, Iterable) and not isinstance(source, (str, bytes, Mapping)):
+        rows = list(source)
+    else:
+        which = f"Candidates cannot be read from {shown(source)}"
+        raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
+    is_cell = (isinstance(row, (str, Mapping)) or is_missing_value(row) for row in rows)
+    if rules == PLAIN_RULES and not any(is_cell):
+        return _read_sets(rows, classes, n_classes)
+    return _read_cells(rows, separator, classes, n_classes, rules)
+
+
+def _read_sets(
+    sets: Sequence[Any], classes: Sequence[Hashable] | None, n_classes: int | None
 ) -> FlatSets:
     """Read one collection of names or numbers per row."""
-    rows: list[Sequence[Any] | Set[Any]] = [_as_collection(row, i) for i, row in enumerate(sets)]
+    rows = [_as_collection(row, i) for i, row in enumerate(sets)]
     labels: list[Any] = list(chain.from_iterable(rows))
     indptr = np.cumsum([0, *map(len, rows)])
-    if n_classes is not None and int(n_classes) != n_classes:
-        raise InputError(f"n_classes is {n_classes}: it must be a whole number.")
     if classes is None and not any(isinstance(label, str) for label in labels):
         numbers = _whole_numbers(labels, indptr)
         if n_classes is None:
@@ -107,18 +137,18 @@ def read_sets(
     return found
 
 
-def read_cells(
+def _read_cells(
     cells: Sequence[Any],
     separator: str,
     classes: Sequence[Hashable] | None,
     n_classes: int | None,
-    rules: SetRules = PLAIN_RULES,
-) -> WeightedSets:
-    """Read one string such as `cat|dog` per row; a row may also be a collection of names."""
-    missing = next((i for i, cell in enumerate(cells) if is_missing_value(cell)), None)
-    if missing is not None:
-        if rules.empty == "stop":
-            raise InputError(no_candidates_error(f"Row {missing}", advice=empty_advice()))
+    rules: SetRules,
+) -> FlatSets:
+    """Read one string such as `cat|dog`, or a collection of names, per row."""
+    missing = [i for i, cell in enumerate(cells) if is_missing_value(cell)]
+    if missing and rules.empty == "stop":
+        raise InputError(no_candidates_error(f"Row {missing[0]}", advice=empty_advice()))
+    if missing:
         cells = ["" if is_missing_value(cell) else cell for cell in cells]
     names = None if classes is None else check_class_names(classes)
     sets = TextSets(separator, classes=names)
@@ -132,8 +162,7 @@ def read_cells(
             if rules != PLAIN_RULES:
                 which = "taxonomy and empty are for candidates that are all names"
                 raise InputError(f"{which}: write them as text, or omit the two.")
-            flat = read_sets([cell.entries for cell in parsed], classes, n_classes)
-            return WeightedSets(flat, None)
+            return _read_sets([cell.entries for cell in parsed], classes, n_classes)
         sets.add_parsed(parsed, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
     return class_sets(sets.entries(known), names, rules)
@@ -151,15 +180,14 @@ def is_missing_value(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell)
 
 
-def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
-    if isinstance(row, (str, bytes)):
-        which = f"Row {i} is the string {shown(row)}, not a set of labels"
-        raise InputError(f"{which}: pass lists of names everywhere, or strings everywhere.")
+def _as_collection(row: Any, i: int) -> Collection[Any]:
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
     if isinstance(row, (list, tuple, set, frozenset)):
         return row
     try:
+        if isinstance(row, bytes):
+            raise TypeError
         return list(row)
     except TypeError:
         which = f"Row {i} is {shown(row)}, not a set or list of labels"
@@ -197,12 +225,13 @@ def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[A
     except (TypeError, ValueError, OverflowError):
         pass
     number: Any = (int, float, np.number)
-    first = 0  # what is not a flat list of numbers; of booleans, the first
-    for k, label in enumerate(labels):
-        whole = isinstance(label, number) and label % 1 == 0 and abs(label) < 2**63
-        if not whole or isinstance(label, bool):
-            first = k
-            break
+    wrong = (
+        k
+        for k, label in enumerate(labels)
+        if isinstance(label, bool)
+        or not (isinstance(label, number) and label % 1 == 0 and abs(label) < 2**63)
+    )
+    first = next(wrong, 0)
     which = f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}"
     raise InputError(
         f"{which}, which is not a class number: use whole numbers from 0, or give the list of "

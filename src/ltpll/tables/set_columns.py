@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets
-from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
-from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
+from ltpll.candidates.cells import CollectedSets, Entries, TextSets
+from ltpll.candidates.expressions import PLAIN_RULES, SetRules, class_sets
+from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
 from ltpll.tables.columns import (
@@ -68,7 +68,7 @@ class SetColumn(TextSets):
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
         entries = self.entries(known)
         found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
-        return _weighted(found, scores, self.row)
+        return Candidates.from_sets(found, self.row, scores)
 
 
 class ClassColumns(CollectedSets):
@@ -141,15 +141,8 @@ class ClassColumns(CollectedSets):
         if classes is None and rules.taxonomy is None:
             classes = self.names
         entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
-        return _weighted(class_sets(entries, classes, rules, row=self.row), scores, self.row)
-
-
-def _weighted(found: WeightedSets, scores: str, row: RowName) -> Candidates:
-    """The sets as candidates, with their scores as weights unless `scores` is "none"."""
-    candidates = Candidates.from_flat(*found.sets, row=row)
-    if found.weights is None or scores == "none":
-        return candidates
-    return candidates.with_weights(tempered(found.weights))
+        found = class_sets(entries, classes, rules, row=self.row)
+        return Candidates.from_sets(found, self.row, scores)
 
 
 def check_set_memory(path: Path | str) -> Callable[[int], None]:
