@@ -241,7 +241,7 @@ def _show_regime(found: Description) -> None:
 
 
 def _show_prior(found: Description) -> None:
-    from ltpll.priors.set_priors import TOLERANCE
+    from ltpll.priors.distinct_sets import TOLERANCE
 
     prior = found.prior
     _print_heading("Class prior")

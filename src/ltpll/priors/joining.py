@@ -38,25 +38,19 @@ def joining_rates(sets: DistinctSets) -> Array:
     give, since the true labels are unknown; iterating with the labels that they make probable (EM)
     gives extreme rates, which cost labels on real features (docs/beyond.md).
 
-    Args:
-        sets: The distinct candidate sets.
-
     Returns:
         The rates, (C, C), symmetric; the diagonal has no meaning.
 
     Examples:
-        >>> from ltpll.priors.distinct_sets import distinct_sets
         >>> rates = joining_rates(distinct_sets(Candidates.of([[0, 1]] * 50 + [[2, 3]] * 50)))
         >>> bool(rates[0, 1] > rates[0, 2])
         True
     """
     weights = sets.counts / sets.sizes
-    together = _pair_sums(sets, weights)
     rows = sets.sum_per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
-    rates: Array = (2 * together + PSEUDO_ROWS * mean) / shared
-    return rates
+    return np.asarray((2 * _pair_sums(sets, weights) + PSEUDO_ROWS * mean) / shared)
 
 
 def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
@@ -98,9 +92,8 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
     found = torch.empty(len(candidates.labels), device=candidates.device)
     looks_up = candidates.max_size**2 * CHEAPER < candidates.n_classes**2
-    for index in candidates.row_blocks(
-        candidates.max_size**2 if looks_up else candidates.n_classes
-    ):
+    width = candidates.max_size**2 if looks_up else candidates.n_classes
+    for index in candidates.row_blocks(width):
         labels, filled = candidates.rows(index).labels, candidates.is_candidate_slot(index)
         if looks_up:
             pairs = joins[labels[:, :, None], labels[:, None, :]]
