@@ -20,9 +20,7 @@ from ltpll.errors import InputWarning
 
 def found(*names_and_rows):
     names, rows = zip(*names_and_rows, strict=True)
-    return [
-        (one.name, one.rows, one.frequent, one.frequent_rows) for one in similar_names(names, rows)
-    ]
+    return [(names[i], rows[i], names[j], rows[j]) for i, j in similar_names(names, rows)]
 
 
 FREQUENT = ("brown creeper", 960)
@@ -126,10 +124,9 @@ def test_every_pair_at_a_distance_of_one_letter_is_found_and_none_beyond_two():
         if name not in frequent
     ]
     frequent = list(dict.fromkeys(frequent))
-    got = {
-        one.name
-        for one in similar_names([*frequent, *rare], [500] * len(frequent) + [1] * len(rare))
-    }
+    names = [*frequent, *rare]
+    found = similar_names(names, [500] * len(frequent) + [1] * len(rare))
+    got = {names[i] for i, _ in found}
     nearest = {name: min(distance(name, other) for other in frequent) for name in rare}
     assert (
         {name for name, steps in nearest.items() if steps <= 1}
