@@ -149,9 +149,9 @@ def _chosen_by_rule(
     if empty.any():
         n = int(empty.sum())
         warnings.warn(
-            f"{counted(n, 'task')} of {n_rows:,} {'has' if n == 1 else 'have'} no label with at "
-            f"least {least} votes, the first being {task(int(np.argmax(empty)))}: all their labels "
-            "are candidates.",
+            f"{n:,} of {counted(n_rows, 'task')} {'has' if n == 1 else 'have'} no label with at "
+            f"least {least} votes ({task(int(np.argmax(empty)))}{', …' if n > 1 else ''}): all "
+            "their labels are candidates.",
             InputWarning,
             stacklevel=4,
         )

@@ -20,7 +20,7 @@ from ltpll.runs.run_files import RunFile
 from ltpll.settings import values_of
 
 if TYPE_CHECKING:
-    from ltpll.analysis.describe import Description
+    from ltpll.analysis import Description
     from ltpll.convert.candidate_files import LabelledSets
 
 
@@ -74,7 +74,7 @@ def describe(
 
 def print_description(source: str, sets: LabelledSets, top: int, *, as_json: bool) -> None:
     """Describe candidate sets as sentences and tables, or as JSON."""
-    from ltpll.analysis.describe import describe as describe_sets
+    from ltpll.analysis import describe as describe_sets
 
     found = describe_sets(sets.candidates, sets.labels, most_pairs=top)
     if as_json:
