@@ -542,7 +542,7 @@ WHOLE_AT_FAULT = {
         {},
         "dimensions",
     ),
-    "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "objects"),
+    "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "holds object"),
     "frame of text": (pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}), {}, ""),
     "name twice": ([["a"], ["b"]], {"classes": ["a", "b", "a"]}, "'a' occurs twice"),
     "column twice": (pd.DataFrame([[1, 0], [1, 1]], columns=["a", "a"]), {}, "'a' occurs twice"),

@@ -367,11 +367,7 @@ class TextSets(CollectedSets):
         )
 
     def entries(self, known: Iterable[str] = ()) -> Entries:
-        """All rows; cells that seem to have another separator are refused.
-
-        Args:
-            known: Names that are not refused even if they contain a separator.
-        """
+        """All rows; cells that seem to have another separator are refused unless `known`."""
         indptr, codes = self.joined()
         marked, literal = self.names.names, self.literal.names
         if literal:
@@ -400,8 +396,7 @@ def check_separator(
             if some pieces recur.
         known: Names that are classes, and never refused.
         row: How a message refers to a row.
-        advice: What to do if names are separated by the given text; by default, to pass it as
-            `separator`.
+        advice: What to do about a separator; by default, to pass it as `separator`.
     """
     indptr, codes, names = found[:3]
     classes = set(known)

@@ -96,7 +96,7 @@ def class_sets(
     order: Callable[[Sequence[str]], list[str]] = sorted,
     row: RowName = PLAIN_ROW,
 ) -> FlatSets:
-    """Turn entries into class numbers.
+    """Turn entries into class numbers; refuse a row that is left without a candidate.
 
     Args:
         entries: The entries of each row.
@@ -106,12 +106,6 @@ def class_sets(
         rules: How entries become sets.
         order: How the names that occur are sorted.
         row: How an error message refers to a row.
-
-    Returns:
-        The sets, each with at least one class, and the scores of its classes if entries have any.
-
-    Raises:
-        InputError: An entry cannot be understood, or a row is left without a candidate.
     """
     taxonomy, excluded, possible = rules.taxonomy, rules.excluded, rules.possible
     empty = np.diff(entries.indptr) == 0
@@ -247,10 +241,8 @@ def names_in(entries: Entries) -> list[str]:
 def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> Any:
     """The sets of all rows, a sparse matrix (rows, classes) with the scores as its values.
 
-    Args:
-        columns: The candidates and, if they have a column, the excluded classes.
-        rules: How entries become sets.
-        lists: The possible classes, a sparse matrix (lists, classes).
+    `columns` are the candidates and, if they have a column, the excluded classes; `lists` are the
+    possible classes, a sparse matrix (lists, classes).
     """
     column, *excluded = columns
     entries, row, n_classes = column.entries, column.row, len(column.classes)

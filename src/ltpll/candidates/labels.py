@@ -27,10 +27,7 @@ COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Labels(NamedTuple):
-    """Candidates with the sorted names of their classes.
-
-    `certain` if one plain label per row was given.
-    """
+    """Candidates with the names of their classes; `certain` if each row had one plain label."""
 
     candidates: Candidates
     classes: npt.NDArray[Any]
@@ -48,9 +45,6 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
             even if it contains `|`.
         more: Whether sets and labels may name other classes too, which are then added behind
             `classes`; otherwise they are refused.
-
-    Returns:
-        The candidates, the names of the classes, and whether `y` held plain labels.
 
     Raises:
         InputError: `y` cannot be read, or a label is not one of `classes`.

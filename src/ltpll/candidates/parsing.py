@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
@@ -37,32 +39,15 @@ CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
 
 
-def read_matrix(matrix: Any, classes: Sequence[Hashable] | None) -> FlatSets:
-    """Read an N × C matrix of zeros and ones."""
+def as_matrix(
+    matrix: Any, classes: Sequence[Hashable] | None
+) -> tuple[Any, tuple[Hashable, ...] | None]:
+    """A matrix as an array or in CSR, and the names of its columns if they are given."""
     if isinstance(matrix, Tensor):
         tensor = matrix.detach().cpu().to_dense()
-        matrix = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+        matrix = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes)
-    n_rows, n_columns = matrix.shape
-    if hasattr(matrix, "tocsr"):
-        csr = matrix.tocsr(copy=True)
-        csr.sum_duplicates()
-        _check_binary(csr.data, lambda k: row_at(k, csr.indptr))
-        csr.eliminate_zeros()
-        return FlatSets(csr.indptr, csr.indices, n_columns, names)
-    if matrix.dtype.kind not in "biuf":
-        content = "Python objects" if matrix.dtype == object else f"numpy's {matrix.dtype.name}"
-        which = f"A candidate matrix holds zeros and ones; this one holds {content}"
-        raise InputError(f"{which}: convert it to int first.")
-    _check_binary(matrix.ravel(), lambda k: k // n_columns)
-    rows, numbers = np.nonzero(matrix)
-    return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
-
-
-def check_shape(matrix: Any, classes: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
-    """The class names of a matrix, which must have one column for each."""
     if matrix.ndim != 2:
         which = "A candidate matrix has two dimensions (rows × classes)"
         raise InputError(f"{which}; this one has shape {matrix.shape}.")
@@ -71,7 +56,31 @@ def check_shape(matrix: Any, classes: Sequence[Hashable] | None) -> tuple[Hashab
         columns = counted(matrix.shape[1], "column")
         which = f"There {are(len(names))} {counted(len(names), 'class name')} for {columns}"
         raise InputError(f"{which} of the candidate matrix: give one name per column.")
-    return names
+    if matrix.dtype.kind not in "biuf":
+        which = "A candidate matrix holds numbers; this one holds"
+        raise InputError(f"{which} {np.dtype(matrix.dtype).name}: convert it to numbers first.")
+    return matrix.tocsr() if hasattr(matrix, "tocsr") else matrix, names
+
+
+def read_matrix(matrix: Any, classes: Sequence[Hashable] | None) -> FlatSets:
+    """Read an N × C matrix of zeros and ones."""
+    matrix, names = as_matrix(matrix, classes)
+    if hasattr(matrix, "tocsr"):
+        csr = matrix.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        indptr, numbers, values = csr.indptr, csr.indices, csr.data
+    else:
+        rows, numbers = np.nonzero(matrix)
+        indptr, values = np.searchsorted(rows, np.arange(len(matrix) + 1)), matrix[rows, numbers]
+    wrong = np.flatnonzero(values != 1)
+    if len(wrong):
+        first = int(wrong[0])
+        raise InputError(
+            f"Row {row_at(first, indptr)} of the candidate matrix holds {values[first]}, but "
+            "only 0 and 1 are allowed: turn scores into sets first, for example `scores > 0`."
+        )
+    return FlatSets(indptr, numbers, matrix.shape[1], names)
 
 
 def read_source(
@@ -194,20 +203,11 @@ def _as_collection(row: Any, i: int) -> Collection[Any]:
         raise InputError(f"{which}: a known label is a list of one.") from None
 
 
-def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> None:
-    wrong = np.flatnonzero(~((values == 0) | (values == 1)))
-    if len(wrong):
-        raise InputError(
-            f"Row {row_of(int(wrong[0]))} of the candidate matrix holds {values[wrong[0]]}, but "
-            "only 0 and 1 are allowed: turn scores into sets first, for example `scores > 0`."
-        )
-
-
 def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
     """The class names as a tuple, refused if one occurs twice."""
     names = tuple(classes)
     if len(set(names)) != len(names):
-        repeated = shown(next(name for i, name in enumerate(names) if name in names[:i]))
+        repeated = shown(Counter(names).most_common(1)[0][0])
         which = f"The class name {repeated} occurs twice in the list of classes"
         raise InputError(f"{which}: names must be distinct.")
     return names

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from ltpll.candidates.cells import FlatSets
-from ltpll.candidates.parsing import check_shape
+from ltpll.candidates.parsing import as_matrix
 from ltpll.errors import InputError, shown
 from ltpll.validation import in_range, whole_number
 
@@ -57,17 +56,12 @@ def read_scores(
     if (top_k is None) == (mass is None):
         rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
         raise InputError(f"Scores become sets {rules}: give one of the two.")
-    if isinstance(matrix, Tensor):
-        matrix = matrix.detach().cpu().to_dense().double().numpy()
-    matrix = matrix.tocsr() if hasattr(matrix, "tocsr") else np.asarray(matrix)
-    names = check_shape(matrix, classes)
+    matrix, names = as_matrix(matrix, classes)
     if mass is not None:
         in_range(mass, "mass", 0, 1, above=True)
     elif whole_number(top_k, 1, "top_k") > matrix.shape[1]:
         which = f"top_k is {top_k}, but there are scores of only {matrix.shape[1]} classes"
         raise InputError(f"{which}: lower it.")
-    if matrix.dtype.kind not in "biuf":
-        raise InputError("The scores are not numbers: give one number per row and class.")
     sizes = [np.zeros(1, dtype=np.int64)]
     numbers = [np.zeros(0, dtype=np.int64)]
     scores = [np.zeros(0)]

@@ -25,7 +25,7 @@ from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_matrix,
 from ltpll.candidates.scores import DEFAULT_SCORES, read_scores, tempered
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
-from ltpll.formatting import are, counted
+from ltpll.formatting import are, counted, format_names
 
 VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
@@ -586,14 +586,13 @@ class Candidates:
         if bool((self.sizes == self.sizes[0]).all()):
             by_row = self.labels.view(len(self), -1)
             if bool((by_row == by_row[0]).all()):
-                names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
+                names = format_names([str(self.classes[label]) for label in self.row(0)], 10)
                 which = f"All {len(self)} rows have the same candidates ({names})"
                 problem = "so the classes cannot be told apart"
                 raise InputError(f"{which}, {problem}: check how the sets were read.")
         never = torch.nonzero(self.rows_per_class() == 0).flatten().tolist()
         if never:
-            names = ", ".join(shown(self.classes[label]) for label in never[:5])
-            names += ", …" if len(never) > 5 else ""
+            names = format_names([shown(self.classes[label]) for label in never], 5)
             them = "it: remove it" if len(never) == 1 else "them: remove them"
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate "

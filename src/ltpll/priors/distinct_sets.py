@@ -90,14 +90,9 @@ def em_prior(
     extrapolated (Varadhan and Roland, 2008), since plain steps take thousands of iterations; an
     extrapolation that lowers the likelihood is replaced by the plain step.
 
-    Args:
-        sets: The distinct candidate sets.
-        tolerance: How far the log-likelihood may be from its maximum; by default 0.001 per class.
-        odds: λ of each distinct set.
-
     Returns:
-        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if
-        EM did not converge.
+        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance`
+        (by default 0.001 per class) if EM did not converge.
 
     Examples:
         >>> prior, gap = em_prior(distinct_sets(Candidates.of([[0], [0], [0, 1], [1]])))

@@ -69,16 +69,13 @@ def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
 def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     """How well each candidate explains the other labels of its set.
 
-    Args:
-        candidates: The candidate sets. If answers have replaced some of them, the rates are those
-            of the sets before.
-        power: The power of the likelihood; below 1, since labels of a set are not independent, and
-            counting each of them in full would overstate what they say.
+    The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the
+    `joining_rates` q of the sets before answers replaced some of them. A power below 1 allows for
+    labels of a set that are not independent.
 
     Returns:
         For each candidate, in the order of `candidates.labels`, the log of its probability times
-        the size of its set: zero if all candidates explain the set equally well. The probability of
-        y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the `joining_rates` q.
+        the size of its set: zero if all candidates explain the set equally well.
 
     Examples:
         >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
@@ -111,12 +108,8 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
 class FadingEvidence:
     """The evidence of the candidates of every row, whose weight falls to zero during training.
 
-    It is computed from the sets, so it needs no checkpoint.
-
-    Args:
-        candidates: The candidate sets.
-        power: The power of the likelihood of a set.
-        until: The share of the epochs after which the evidence no longer counts.
+    It is computed from the sets, so it needs no checkpoint, and no longer counts after the share
+    `until` of the epochs.
     """
 
     def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
