@@ -133,7 +133,6 @@ WRONG = {
         "wolv,,1",
         "has the candidate 'wolv', which is not in the taxonomy (did you mean 'wolf'?)",
     ),
-    "childless": ("Ursus,,1", "has the candidate 'Ursus', a group without any class below it"),
 }
 
 

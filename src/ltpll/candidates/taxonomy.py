@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
@@ -36,14 +35,6 @@ class Taxonomy:
             if parent:
                 children.setdefault(parent, []).append(name)
         self._inner = children.keys()
-        # A genus without species is probably incomplete, but a species need not have subspecies
-        # because some do.
-        of_rank = Counter(self.ranks.values())
-        of_groups = Counter(self.ranks[name] for name in children if name in self.ranks)
-        group_ranks = {rank for rank, n in of_groups.items() if 2 * n > of_rank[rank]}
-        childless = {
-            name for name in parents if name not in children and self.ranks.get(name) in group_ranks
-        }
         # Every node has the leaves at an interval of all leaves, so that memory does not grow with
         # the depth of the tree.
         leaves: list[str] = []
@@ -59,7 +50,7 @@ class Taxonomy:
                 first[name] = len(leaves)
                 waiting.append((name, True))
                 waiting += [(child, False) for child in reversed(children.get(name, ()))]
-                if name not in children and name not in childless:
+                if name not in children:
                     leaves.append(name)
         self.leaves = tuple(leaves)
         lost = next((name for name in parents if name not in first), None)
@@ -91,8 +82,8 @@ class Taxonomy:
             name: A class, a group, or a group with its rank, such as `genus:Vulpes`.
 
         Raises:
-            InputError: The name is not in the taxonomy, or is a group without classes; the message
-                is the end of a sentence that names the row.
+            InputError: The name is not in the taxonomy; the message is the end of a sentence that
+                names the row.
         """
         bare = self.without_rank(name)
         if bare not in self._interval:
@@ -101,9 +92,6 @@ class Taxonomy:
             which = f"{shown(name)}, which is not in the taxonomy{hint}"
             raise InputError(f"{which}: correct the name or its rank, or add it to the taxonomy")
         start, end = self._interval[bare]
-        if start == end:
-            which = f"{shown(name)}, a group without any class below it in the taxonomy"
-            raise InputError(f"{which}: add its classes, or name a class")
         return self.leaves[start:end]
 
 
