@@ -530,8 +530,8 @@ def test_the_message_shows_the_value_at_fault(source, options, shown):
 
 
 WHOLE_AT_FAULT = {
-    "names and numbers": ([["a", "b"], ["b", 1]], {}, "others are names"),
-    "names and NaN": ([["a", "b"], [float("nan")]], {}, "others are names"),
+    "names and numbers": ([["a", "b"], ["b", 1]], {}, "all names, or all"),
+    "names and NaN": ([["a", "b"], [float("nan")]], {}, "all names, or all"),
     "names and a list": ([["a", "b"], ["a", ["b"]]], {}, ""),
     "matrix with one dimension": (torch.tensor([0, 1, 1]), {}, "two dimensions"),
     "matrix with three dimensions": (torch.ones(2, 2, 2), {}, "two dimensions"),

@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def no_candidates_error(row: str, n: int = 1, *, advice: str = "list every class
 class Cell(NamedTuple):
     """The entries of one cell; names in lists and objects are literal, and objects give scores."""
 
-    entries: list[str]
+    entries: Collection[Any]
     literal: bool
     scores: list[float] | None = None
 

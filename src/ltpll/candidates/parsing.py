@@ -31,7 +31,6 @@ from ltpll.candidates.expressions import (
     class_sets,
     empty_advice,
 )
-from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 
@@ -109,98 +108,75 @@ def read_source(
     else:
         which = f"Candidates cannot be read from {shown(source)}"
         raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
-    is_cell = (isinstance(row, (str, Mapping)) or is_missing_value(row) for row in rows)
-    if rules == PLAIN_RULES and not any(is_cell):
-        return _read_sets(rows, classes, n_classes)
-    return _read_cells(rows, separator, classes, n_classes, rules)
+    return _read_rows(rows, separator, classes, n_classes, rules)
 
 
-def _read_sets(
-    sets: Sequence[Any], classes: Sequence[Hashable] | None, n_classes: int | None
-) -> FlatSets:
-    """Read one collection of names or numbers per row."""
-    rows = [_as_collection(row, i) for i, row in enumerate(sets)]
-    labels: list[Any] = list(chain.from_iterable(rows))
-    indptr = np.cumsum([0, *map(len, rows)])
-    if classes is None and not any(isinstance(label, str) for label in labels):
-        numbers = _whole_numbers(labels, indptr)
-        if n_classes is None:
-            n_classes = int(numbers.max()) + 1 if len(numbers) else 0
-        return FlatSets(indptr, numbers, int(n_classes), None)
-    for k, label in enumerate(labels):
-        # Without a list of classes, all labels must be names.
-        if isinstance(label, (list, dict, set, np.ndarray)):
-            problem = "is not a name: give flat lists"
-        elif classes is None and not isinstance(label, str):
-            problem = "is not a string, while others are names: use names everywhere"
-        else:
-            continue
-        which = f"Row {row_at(k, indptr)} has the candidate {shown(label)}"
-        raise InputError(f"{which}, which {problem}, or give the list of classes.")
-    codes = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    names = tuple(sorted(codes)) if classes is None else check_class_names(classes)
-    flat = np.fromiter(map(codes.__getitem__, labels), dtype=np.int64, count=len(labels))
-    found = names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW)
-    if classes is None:
-        warn_of_similar_names(names, found.numbers)
-    return found
-
-
-def _read_cells(
-    cells: Sequence[Any],
+def _read_rows(
+    rows: Sequence[Any],
     separator: str,
     classes: Sequence[Hashable] | None,
     n_classes: int | None,
     rules: SetRules,
 ) -> FlatSets:
-    """Read one string such as `cat|dog`, or a collection of names, per row."""
-    missing = [i for i, cell in enumerate(cells) if is_missing_value(cell)]
+    """Read one string such as `cat|dog`, or a collection of names or of numbers, per row."""
+    missing = [i for i, row in enumerate(rows) if is_missing_value(row)]
     if missing and rules.empty == "stop":
         raise InputError(no_candidates_error(f"Row {missing[0]}", advice=empty_advice()))
     if missing:
-        cells = ["" if is_missing_value(cell) else cell for cell in cells]
+        rows = ["" if is_missing_value(row) else row for row in rows]
     names = None if classes is None else check_class_names(classes)
     sets = TextSets(separator, classes=names)
-    if cells and all(isinstance(cell, str) for cell in cells):
-        for first in range(0, len(cells), CELLS_AT_ONCE):
-            part = cells[first : first + CELLS_AT_ONCE]
-            sets.add_cells(as_texts(part, range(first, len(cells))), first)
+    if rows and all(isinstance(row, str) for row in rows):
+        for first in range(0, len(rows), CELLS_AT_ONCE):
+            part = rows[first : first + CELLS_AT_ONCE]
+            sets.add_cells(as_texts(part, range(first, len(rows))), first)
     else:
-        parsed = [_parse_one_cell(cell, separator, i) for i, cell in enumerate(cells)]
-        if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
+        cells = [_parse_row(row, separator, i) for i, row in enumerate(rows)]
+        labels = list(chain.from_iterable(cell.entries for cell in cells))
+        if not cells or not all(isinstance(label, str) for label in labels):
             if rules != PLAIN_RULES:
                 which = "taxonomy and empty are for candidates that are all names"
                 raise InputError(f"{which}: write them as text, or omit the two.")
-            return _read_sets([cell.entries for cell in parsed], classes, n_classes)
-        sets.add_parsed(parsed, 0)
+            indptr = np.cumsum([0, *(len(cell.entries) for cell in cells)])
+            return _read_labels(labels, indptr, names, n_classes)
+        sets.add_parsed(cells, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
     return class_sets(sets.entries(known), names, rules)
 
 
-def _parse_one_cell(cell: Any, separator: str, i: int) -> Cell:
-    if isinstance(cell, Mapping):
-        return scored_cell(cell, i)
-    if isinstance(cell, str):
-        return parse_cell(cell, separator, i)
-    return Cell(list(_as_collection(cell, i)), literal=True)
+def _read_labels(
+    labels: list[Any],
+    indptr: npt.NDArray[Any],
+    names: tuple[Hashable, ...] | None,
+    n_classes: int | None,
+) -> FlatSets:
+    """Read labels that are not all text: class numbers, or any names that are given."""
+    if names is None:
+        numbers = _whole_numbers(labels, indptr)
+        largest = int(numbers.max()) + 1 if len(numbers) else 0
+        return FlatSets(indptr, numbers, largest if n_classes is None else int(n_classes), None)
+    for k, label in enumerate(labels):
+        if not isinstance(label, Hashable):
+            which = f"Row {row_at(k, indptr)} has the candidate {shown(label)}"
+            raise InputError(f"{which}, which is not a name: give flat lists.")
+    return names_to_numbers(indptr, np.arange(len(labels)), labels, names, PLAIN_ROW)
 
 
 def is_missing_value(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell)
 
 
-def _as_collection(row: Any, i: int) -> Collection[Any]:
+def _parse_row(row: Any, separator: str, i: int) -> Cell:
+    if isinstance(row, Mapping):
+        return scored_cell(row, i)
+    if isinstance(row, str):
+        return parse_cell(row, separator, i)
     if isinstance(row, (Tensor, np.ndarray)):
-        return row.ravel().tolist()
-    if isinstance(row, (list, tuple, set, frozenset)):
-        return row
-    try:
-        if isinstance(row, bytes):
-            raise TypeError
-        return list(row)
-    except TypeError:
+        return Cell(row.ravel().tolist(), literal=True)
+    if not isinstance(row, Iterable) or isinstance(row, bytes):
         which = f"Row {i} is {shown(row)}, not a set or list of labels"
-        raise InputError(f"{which}: a known label is a list of one.") from None
+        raise InputError(f"{which}: a known label is a list of one.")
+    return Cell(row if isinstance(row, Collection) else list(row), literal=True)
 
 
 def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
@@ -234,6 +210,6 @@ def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[A
     first = next(wrong, 0)
     which = f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}"
     raise InputError(
-        f"{which}, which is not a class number: use whole numbers from 0, or give the list of "
-        "classes."
+        f"{which}: candidates are all names, or all whole numbers from 0, unless the list of "
+        "classes is given."
     )
