@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def no_candidates_error(row: str, n: int = 1, *, advice: str = "list every class
 class Cell(NamedTuple):
     """The entries of one cell; names in lists and objects are literal, and objects give scores."""
 
-    entries: Collection[Any]
+    entries: list[str]
     literal: bool
     scores: list[float] | None = None
 
@@ -267,12 +267,15 @@ class TextSets(CollectedSets):
         if pc.any(pc.or_(brackets, pc.starts_with(trimmed, "{"))).as_py():
             texts = cells.to_pylist()
             lists = _json_lists(texts)
-            if lists is not None:
-                parsed = [Cell(names, True) for names in lists]
-            else:
+            if lists is None:
                 numbered = enumerate(texts, first)
                 parsed = [parse_cell(cell, self.separator, i, self.row) for i, cell in numbered]
-            self.add_parsed(parsed, first)
+                self.add_parsed(parsed, first)
+                return
+            sizes = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+            rows = np.repeat(np.arange(len(sizes)), sizes) + first
+            names = as_texts([name for one in lists for name in one], rows, self.row)
+            self.add_lists(names, sizes, first)
             return
         parts = pc.split_pattern(cells, self.separator)
         names = parts.flatten()

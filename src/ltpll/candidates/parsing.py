@@ -130,16 +130,19 @@ def _read_rows(
         for first in range(0, len(rows), CELLS_AT_ONCE):
             part = rows[first : first + CELLS_AT_ONCE]
             sets.add_cells(as_texts(part, range(first, len(rows))), first)
+    elif any(isinstance(row, (str, Mapping)) for row in rows):
+        sets.add_parsed([_parse_row(row, separator, i) for i, row in enumerate(rows)], 0)
     else:
-        cells = [_parse_row(row, separator, i) for i, row in enumerate(rows)]
-        labels = list(chain.from_iterable(cell.entries for cell in cells))
-        if not cells or not all(isinstance(label, str) for label in labels):
+        collections = [_as_collection(row, i) for i, row in enumerate(rows)]
+        sizes = np.fromiter(map(len, collections), dtype=np.int64, count=len(rows))
+        labels = list(chain.from_iterable(collections))
+        if not rows or not all(isinstance(label, str) for label in labels):
             if rules != PLAIN_RULES:
                 which = "taxonomy and empty are for candidates that are all names"
                 raise InputError(f"{which}: write them as text, or omit the two.")
-            indptr = np.cumsum([0, *(len(cell.entries) for cell in cells)])
-            return _read_labels(labels, indptr, names, n_classes)
-        sets.add_parsed(cells, 0)
+            return _read_labels(labels, np.append(0, np.cumsum(sizes)), names, n_classes)
+        of_label = np.repeat(np.arange(len(rows)), sizes)
+        sets.add_lists(as_texts(labels, of_label), sizes, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
     return class_sets(sets.entries(known), names, rules)
 
@@ -171,12 +174,23 @@ def _parse_row(row: Any, separator: str, i: int) -> Cell:
         return scored_cell(row, i)
     if isinstance(row, str):
         return parse_cell(row, separator, i)
+    labels = list(_as_collection(row, i))
+    for label in labels:
+        if not isinstance(label, str):
+            which = f"Row {i} has the candidate {shown(label)}, which is not text as others are"
+            raise InputError(f"{which}: candidates are all names, or all whole numbers from 0.")
+    return Cell(labels, literal=True)
+
+
+def _as_collection(row: Any, i: int) -> Collection[Any]:
+    if isinstance(row, (list, tuple, set, frozenset)):
+        return row
     if isinstance(row, (Tensor, np.ndarray)):
-        return Cell(row.ravel().tolist(), literal=True)
-    if not isinstance(row, Iterable) or isinstance(row, bytes):
-        which = f"Row {i} is {shown(row)}, not a set or list of labels"
-        raise InputError(f"{which}: a known label is a list of one.")
-    return Cell(row if isinstance(row, Collection) else list(row), literal=True)
+        return row.ravel().tolist()
+    if isinstance(row, Iterable) and not isinstance(row, bytes):
+        return list(row)
+    which = f"Row {i} is {shown(row)}, not a set or list of labels"
+    raise InputError(f"{which}: a known label is a list of one.")
 
 
 def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
