@@ -13,6 +13,18 @@ from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.validation import in_range
 
+__all__ = [
+    "class_sizes",
+    "crowd_votes",
+    "example_tables",
+    "four_squares",
+    "load_digits_split",
+    "long_tail_subset",
+    "superclass_candidates",
+    "top_k_candidates",
+    "uniform_candidates",
+]
+
 VALUES_PER_PASS = 1 << 22  # limits the memory of draws for all rows and classes
 CORNERS = ((-1.0, -1.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 0.0))  # of the four squares
 # Of the example tables; in one row of a hundred, none of the three annotators is right.

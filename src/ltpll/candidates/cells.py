@@ -299,7 +299,7 @@ class TextSets(CollectedSets):
         self, names: Any, sizes: Array, first: int, literal: Array, scores: Array | None = None
     ) -> None:
         """Add entries; `literal` ones are from lists or objects, which may have given `scores`."""
-        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         rows = np.repeat(np.arange(len(sizes)), sizes)
@@ -369,7 +369,7 @@ class TextSets(CollectedSets):
             'column a score, or write names that end like scores in JSON lists, as in ["16:9"].'
         )
 
-    def entries(self, known: Iterable[str] = ()) -> Entries:
+    def entries(self, known: Iterable[Any] = ()) -> Entries:
         """All rows; cells that seem to have another separator are refused unless `known`."""
         indptr, codes = self.joined()
         marked, literal = self.names.names, self.literal.names
@@ -384,7 +384,7 @@ class TextSets(CollectedSets):
 def check_separator(
     found: Entries,
     separator: str,
-    known: Iterable[str],
+    known: Iterable[Any],
     row: RowName = PLAIN_ROW,
     advice: Callable[[str], str] | None = None,
 ) -> None:

@@ -140,8 +140,9 @@ class Candidates:
             >>> Candidates.of(["Vulpes", "wolf"], taxonomy=taxonomy).row(0)
             [0, 1]
         """
-        found = source
-        if not isinstance(source, Candidates):
+        if isinstance(source, Candidates):
+            found = source
+        else:
             tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
             rules = SetRules(tree, empty)
             found = cls.from_sets(read_source(source, classes, n_classes, separator, rules))

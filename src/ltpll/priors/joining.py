@@ -42,6 +42,7 @@ def joining_rates(sets: DistinctSets) -> Array:
         The rates, (C, C), symmetric; the diagonal has no meaning.
 
     Examples:
+        >>> from ltpll.priors.distinct_sets import distinct_sets
         >>> rates = joining_rates(distinct_sets(Candidates.of([[0, 1]] * 50 + [[2, 3]] * 50)))
         >>> bool(rates[0, 1] > rates[0, 2])
         True
