@@ -98,7 +98,7 @@ def measure(
     started = time.perf_counter()
     (x, y), (x_scorer, y_scorer) = problem(features, table, data, seed, **MODELS[model])
     scores = weak_scores(x_scorer, y_scorer, x, int(y.max()) + 1, seed, **MODELS[model])
-    sets, values = read_scores(scores, TOP_K, None, None)
+    *sets, values = read_scores(scores, TOP_K, None, None)
     candidates = Candidates.from_flat(*sets)
     right = {"scores alone": scores.argmax(1) == y}
     for name, power in POWERS.items():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _num_samples
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
@@ -88,34 +89,44 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
         if groups is not None:
             sets = sets.with_groups(groups)
         n = len(sets)
-        n_inputs = n if X is None else _length(X)
+        n_inputs = n if X is None else _num_samples(X)
         if n_inputs != n:
             raise InputError(
                 f"There {are(n)} {counted(n, 'candidate set')} for {counted(n_inputs, 'row')}: "
                 "give one set per row."
             )
-        if sets.groups is not None:
-            n = len(sets.groups.unique())
-        if n < self.n_splits:
-            what = counted(n, "row" if sets.groups is None else "group")
+        n_groups = number_of_groups(sets)
+        if n_groups < self.n_splits:
+            what = counted(n_groups, "row" if sets.groups is None else "group")
             raise InputError(
                 f"{what} cannot be divided into {self.n_splits} folds: use fewer folds."
             )
         yield from _splits(sets, self.n_splits, self.random_state)
 
 
+def number_of_groups(sets: Candidates) -> int:
+    """The number of groups; without groups, every row is one of its own."""
+    return len(sets) if sets.groups is None else len(sets.groups.unique())
+
+
 def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """The rows to train on and to predict for each fold; at most as many folds as groups."""
-    return _splits(sets, number_of_folds(sets, folds), seed)
+    """The rows to train on and to predict for each fold; at most as many folds as groups.
+
+    Raises:
+        InputError: All rows are in one group, which cannot be divided.
+    """
+    n_groups = number_of_groups(sets)
+    if n_groups < 2 and sets.groups is not None:
+        raise InputError(
+            "All rows to train on are in one group, which cannot be divided into "
+            f"{folds} folds: use {option('folds', 0)}."
+        )
+    return _splits(sets, min(folds, n_groups), seed)
 
 
 def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Rows, Rows]]) -> None:
-    """Refuse folds that cannot be trained on, before any training.
-
-    Raises:
-        InputError: A fold leaves too little to train on.
-    """
-    groups = "" if sets.groups is None else f" in {counted(len(sets.groups.unique()), 'group')}"
+    """Refuse folds that leave too little to train on, before any training."""
+    groups = "" if sets.groups is None else f" in {counted(number_of_groups(sets), 'group')}"
     for others, _ in folds:
         first = int(others[0])
         if len(others) < 2:
@@ -134,34 +145,12 @@ def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Row
 
 def enough_to_estimate(sets: Candidates) -> bool:
     """Whether there are enough rows and groups for estimates that are made before training."""
-    enough_groups = sets.groups is None or len(sets.groups.unique()) >= ESTIMATE_FOLDS
-    return len(sets) >= FEWEST_ROWS and enough_groups
+    return len(sets) >= FEWEST_ROWS and number_of_groups(sets) >= ESTIMATE_FOLDS
 
 
 def estimate_splits(sets: Candidates) -> list[tuple[Rows, Rows]]:
     """The folds of estimates that are made before training, as `fold_splits` returns them."""
     return fold_splits(sets, ESTIMATE_FOLDS, seed=0)
-
-
-def number_of_folds(sets: Candidates, folds: int) -> int:
-    """The number of folds: at most one for each group or, without groups, for each row.
-
-    Raises:
-        InputError: All rows are in one group, which cannot be divided.
-    """
-    if sets.groups is None:
-        return min(folds, len(sets))
-    n_groups = len(sets.groups.unique())
-    if n_groups < 2:
-        raise InputError(
-            "All rows to train on are in one group, which cannot be divided into "
-            f"{folds} folds: use {option('folds', 0)}."
-        )
-    return min(folds, n_groups)
-
-
-def _length(x: Any) -> int:
-    return int(x.shape[0]) if hasattr(x, "shape") else len(x)  # a sparse matrix has no length
 
 
 def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Rows, Rows]]:

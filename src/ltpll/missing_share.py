@@ -31,11 +31,7 @@ LEAST_SHARE = {"independent": 0.02, "unclear": 0.2, "co-occurrence": 1.0}
 
 
 def check_truth_missing(value: Any) -> None:
-    """Refuse a setting that is neither "never" nor "auto" nor a share.
-
-    Raises:
-        InputError: It is something else.
-    """
+    """Refuse a setting that is neither "never" nor "auto" nor a share."""
     shares = value if isinstance(value, list | tuple) else [value]
     numbers = all(isinstance(share, int | float) and 0 <= share < 1 for share in shares)
     if value not in (NEVER, AUTO) and (not numbers or not shares or bool in map(type, shares)):

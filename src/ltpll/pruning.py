@@ -103,11 +103,8 @@ def prune_candidates(
     sets = Candidates.of(candidates).to("cpu")
     x = as_inputs(features, "given")
     if x.ndim != 2:
-        which = f"The features have shape {tuple(x.shape)}, but neighbours need a row of numbers"
-        raise InputError(
-            f"{which} for each example: compute features of pictures first, with a pretrained "
-            "network."
-        )
+        which = f"The features have shape {tuple(x.shape)}, not one row of numbers for each example"
+        raise InputError(f"{which}: compute features of pictures first.")
     if len(x) != len(sets):
         which = f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}"
         raise InputError(f"{which}: give one set per row.")
@@ -119,16 +116,12 @@ def prune_candidates(
 def nearest_neighbours(x: Tensor, k: int, groups: Tensor | None = None) -> Tensor:
     """Find the k nearest other rows of every row, by Euclidean distance, in blocks of rows.
 
-    Args:
-        x: (N, d) float32 features on the CPU.
-        k: The number of neighbours.
-        groups: (N,) integers; rows of the same group are not neighbours of each other.
+    Rows of the same group are not neighbours of each other.
 
     Returns:
         The numbers of these rows, (N, k), the nearest first, or (N, N) if there are fewer rows; −1
         where a row has fewer than k others. Of rows at the same distance, the one with the lower
-        number comes first. If more rows than k have the same smallest distance, it is arbitrary,
-        but reproducible, which of them are found.
+        number comes first.
 
     Examples:
         >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).flatten()
@@ -138,9 +131,8 @@ def nearest_neighbours(x: Tensor, k: int, groups: Tensor | None = None) -> Tenso
     groups = torch.arange(n) if groups is None else groups
     shifted = x - x.mean(0)
     half = shifted.square().sum(1) / 2
-    blocks = torch.arange(n).split(max(1, VALUES_PER_BLOCK // max(n, kept * x.shape[1])))
     found = []
-    for rows in blocks:
+    for rows in torch.arange(n).split(max(1, VALUES_PER_BLOCK // max(n, kept * x.shape[1]))):
         # Half the squared distances, without what the distances of a row have in common.
         distances = torch.addmm(half, shifted[rows], shifted.T, alpha=-1)
         distances.masked_fill_(groups[rows][:, None] == groups, torch.inf)
@@ -162,12 +154,7 @@ def relative_votes(
     index: npt.NDArray[np.int64], sets: Candidates, frequency_power: float = FREQUENCY_POWER
 ) -> Array:
     """The votes for each entry of `sets.labels`, relative to those of the best candidate of its
-    row; 1 where nobody votes.
-
-    Args:
-        index: (N, k) the neighbours of each row; negative numbers do not vote.
-        sets: The candidate sets.
-        frequency_power: Votes are divided by this power of the label's frequency.
+    row; 1 where nobody votes. `index` has the neighbours of each row; −1 does not vote.
     """
     offsets, labels = sets.offsets.numpy(), sets.labels.numpy()
     sizes = np.diff(offsets)

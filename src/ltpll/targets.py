@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,36 +37,46 @@ def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(logits.masked_fill(~mask, lowest), dim=1) * mask
 
 
-class Targets(Protocol):
-    """What the trainer needs from targets, however they are stored."""
+class Targets(ABC):
+    """What the trainer needs from targets, however they are stored.
 
-    def __len__(self) -> int: ...
+    `values` is the state to checkpoint, as one tensor.
+    """
 
+    candidates: Candidates
+    values: Tensor
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @abstractmethod
     def __getitem__(self, index: Tensor) -> Tensor:
         """Dense (batch, classes) targets of the rows in `index`."""
 
+    @abstractmethod
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         """Store dense (batch, classes) targets for the rows in `index`."""
 
+    @abstractmethod
     def on_candidates(self, index: Tensor) -> Tensor:
         """Targets of each row's own candidates, (batch, max_size), in the order of
         `Candidates.rows`; short rows repeat their last one.
         """
 
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The class prior that the targets imply: their mean on the candidates, (classes,)."""
+
     def labels(self) -> Tensor:
         """The candidate with the largest target in each row, (N,)."""
-
-    def mean(self) -> Tensor:
-        """Mean target on the candidates over all rows, (classes,): the class prior that the targets
-        imply.
-        """
-
-    @property
-    def values(self) -> Tensor:
-        """The state to checkpoint, as one tensor."""
+        best = []
+        for index in self.candidates.row_blocks(self.candidates.max_size):
+            at = self.on_candidates(index).argmax(1, keepdim=True)
+            best.append(self.candidates.rows(index).labels.gather(1, at).squeeze(1))
+        return torch.cat(best)
 
 
-class CandidateTargets:
+class CandidateTargets(Targets):
     """One target per candidate, in the order of `candidates.labels`.
 
     All other classes have zero.
@@ -84,9 +95,6 @@ class CandidateTargets:
             self.values = torch.cat([self.values, torch.zeros_like(guests), guests])
             candidates.outside_labels = self.values[candidates.n_slots :]
 
-    def __len__(self) -> int:
-        return len(self.candidates)
-
     def __getitem__(self, index: Tensor) -> Tensor:
         return self.candidates.spread_over_classes(self.values, index)
 
@@ -95,15 +103,11 @@ class CandidateTargets:
         if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
             kept = (rows * self.candidates[index]).sum(1, keepdim=True)
             rows = rows / kept.clamp_min(torch.finfo(rows.dtype).tiny)
-        self.candidates.scatter_values(
-            self.values, where, rows.gather(1, labels).to(self.values.dtype)
-        )
+        values = rows.gather(1, labels).to(self.values.dtype)
+        self.candidates.scatter_values(self.values, where, values)
 
     def on_candidates(self, index: Tensor) -> Tensor:
         return self.candidates.gather_values(self.values, self.candidates.rows(index).where)
-
-    def labels(self) -> Tensor:
-        return _largest_candidates(self, self.candidates)
 
     def mean(self) -> Tensor:
         sets, device = self.candidates, self.values.device
@@ -112,7 +116,7 @@ class CandidateTargets:
         return (total / len(self)).float()
 
 
-class ClassTargets:
+class ClassTargets(Targets):
     """One target per row and class, candidate or not: LW weights non-candidates too."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
@@ -128,13 +132,9 @@ class ClassTargets:
             self.values[rows, candidates.labels.long()] = shares.to(dtype)
         if isinstance(candidates, OpenSets):
             # The last column has the added labels, so that one tensor is the whole state.
-            self.values = torch.cat(
-                [self.values, candidates.outside_labels.to(dtype)[:, None]], dim=1
-            )
+            outside = candidates.outside_labels.to(dtype)[:, None]
+            self.values = torch.cat([self.values, outside], dim=1)
             candidates.outside_labels = self.values[:, -1]
-
-    def __len__(self) -> int:
-        return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         return self.values[index, : self.candidates.n_classes]
@@ -145,9 +145,6 @@ class ClassTargets:
     def on_candidates(self, index: Tensor) -> Tensor:
         return self.values[index[:, None], self.candidates.rows(index).labels]
 
-    def labels(self) -> Tensor:
-        return _largest_candidates(self, self.candidates)
-
     def mean(self) -> Tensor:
         n, device = self.candidates.n_classes, self.values.device
         total = torch.zeros(n, dtype=torch.float64, device=device)
@@ -155,14 +152,6 @@ class ClassTargets:
             part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
-
-
-def _largest_candidates(targets: Targets, candidates: Candidates) -> Tensor:
-    best = []
-    for index in candidates.row_blocks(candidates.max_size):
-        at = targets.on_candidates(index).argmax(1, keepdim=True)
-        best.append(candidates.rows(index).labels.gather(1, at).squeeze(1))
-    return torch.cat(best)
 
 
 def initial_targets(
@@ -223,10 +212,8 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     parts = []
     for index in candidates.row_blocks(candidates.max_size):
         labels = candidates.rows(index).labels
-        # Not the repeated positions.
-        shares = targets.on_candidates(index).masked_fill(
-            ~candidates.is_candidate_slot(index), -1.0
-        )
+        repeated = ~candidates.is_candidate_slot(index)
+        shares = targets.on_candidates(index).masked_fill(repeated, -1.0)
         # 1 unless the method weights non-candidates too.
         total = shares.clamp_min(0).sum(1, keepdim=True)
         first = shares.argmax(1, keepdim=True)

@@ -9,7 +9,7 @@ import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis.describe import (
+from ltpll.analysis import (
     describe,
     pairs,
 )

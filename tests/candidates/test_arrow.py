@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence():
         lambda: read_table({"candidates": CELLS})
     )
     assert "Row 1 has no candidate label" in refusal(lambda: Candidates.of(pa.array(["cat", None])))
-    assert "convert it to int first" in refusal(
+    assert "convert it to numbers first" in refusal(
         lambda: Candidates.of(pa.table({"cat": ["1", "0"], "dog": ["0", "1"]}))
     )
 

@@ -92,12 +92,12 @@ def test_sets_are_those_of_set_algebra(rows, lists, empty):
         with pytest.raises(InputError):
             class_sets(entries_of(cells), LEAVES, rules)
         return
-    found = class_sets(entries_of(cells), LEAVES, rules).sets
+    found = class_sets(entries_of(cells), LEAVES, rules)
     assert [
         {LEAVES[c] for c in found.numbers[a:b]}
         for a, b in zip(found.indptr, found.indptr[1:], strict=False)
     ] == expected
-    named = class_sets(entries_of(cells), None, rules).sets  # the classes are those that remain
+    named = class_sets(entries_of(cells), None, rules)  # the classes are those that remain
     assert set(named.names) == set().union(*expected)
 
 
@@ -157,8 +157,8 @@ def test_a_group_shares_its_score_among_its_classes():
         np.asarray([0, 2]), np.asarray([0, 1]), ["Vulpes", "wolf"], 2, np.asarray([0.6, 0.4])
     )
     found = class_sets(entries, None, SetRules(Taxonomy(TREE)))
-    assert found.sets.names == ("fennec", "red fox", "wolf")
-    np.testing.assert_allclose(found.weights, [0.3, 0.3, 0.4])
+    assert found.names == ("fennec", "red fox", "wolf")
+    np.testing.assert_allclose(found.scores, [0.3, 0.3, 0.4])
 
 
 def test_dictionaries_and_sets_are_read_from_python_and_from_its_printed_form():
@@ -235,7 +235,7 @@ REFUSALS = {
         {},
         "Row 1 (2 such rows) excludes all of its candidates (a, b)",
     ),
-    "no name": (["!", "a"], {}, "Row 0 has '!' without a name"),
+    "no name": (["!", "a"], {}, "Row 0 has the candidate '!' without a name"),
     "no classes": (["*", "*"], {}, "No cell names a class"),
     "scores and every class": (
         ["*|a:0.5", "b:0.5"],

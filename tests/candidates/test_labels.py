@@ -86,7 +86,7 @@ def test_a_class_whose_name_holds_the_separator_is_a_plain_label_where_the_class
         ),
         (["a|b", None], None, "Row 1 has no candidate label"),
         (["a|b", "a", ""], None, "Row 2 has no candidate label"),
-        (["a|b", 1], None, "Row 0 is the string 'a|b'"),
+        (["a|b", 1], None, "Row 1 is 1, not a set or list of labels"),
         (
             ["a|b", "a;b"],
             None,

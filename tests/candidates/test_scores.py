@@ -62,7 +62,7 @@ REFUSALS = {
         "Row 1 has the score -1.0 for 'b'",
     ),
     "nan": (np.asarray([[1.0, np.nan]]), {"top_k": 1}, "Row 0 has the score nan for 1"),
-    "text": (np.asarray([["a", "b"]]), {"top_k": 1}, "The scores are not numbers"),
+    "text": (np.asarray([["a", "b"]]), {"top_k": 1}, "A candidate matrix holds numbers"),
     "zeros": (np.asarray([[1.0, 2.0], [0.0, 0.0]]), {"mass": 0.5}, "Row 1 has no candidate label"),
     "one dimension": (np.ones(3), {"top_k": 1}, "A candidate matrix has two dimensions"),
     "no rows": (np.ones((0, 3)), {"top_k": 1}, "There are no rows"),

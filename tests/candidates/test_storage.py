@@ -304,7 +304,7 @@ def test_positions_that_are_kept_are_those_that_are_worked_out(data):
     sets, n_classes = data
     candidates = Candidates.of(sets, n_classes=n_classes)
     everything = torch.arange(len(sets))
-    slots, before = candidates.slots(everything), candidates.n_bytes
+    slots = candidates.slots(everything)
     longest = max(map(len, sets))
     assert slots.tolist() == [
         [min(int(start) + k, int(end) - 1) for k in range(longest)]
@@ -314,7 +314,6 @@ def test_positions_that_are_kept_are_those_that_are_worked_out(data):
     assert torch.equal(rows.labels, candidates.labels[slots].long())
     uneven = len(set(map(len, sets))) > 1
     assert torch.equal(rows.where, slots if uneven else everything)
-    assert candidates.n_bytes == before + (2 * 8 * len(sets) * longest if uneven else 0)
 
 
 def offsets_of(candidates):
@@ -355,7 +354,7 @@ def test_select_takes_a_mask_like_numpy_does(data, draw):
 
 @settings(max_examples=60, deadline=None)
 @given(data=sets_of_labels(), draw=st.data())
-def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
+def test_counts_sizes_and_contains_equal_a_plain_count(data, draw):
     sets, n_classes = data
     labels = draw.draw(
         st.lists(st.integers(0, n_classes - 1), min_size=len(sets), max_size=len(sets))
@@ -369,10 +368,6 @@ def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
     assert candidates.contains(torch.tensor(labels)).tolist() == [
         label in s for label, s in zip(labels, sets, strict=True)
     ]
-    # Two bytes a label, four an offset, and four for each position in the longest row.
-    assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 4 * max(
-        map(len, sets)
-    )
     mean = sum(map(len, sets)) / len(sets)
     assert (
         repr(candidates)
@@ -422,13 +417,12 @@ def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
     tracemalloc.stop()
     assert len(candidates.labels) == n * size
     assert candidates.row(123_456) == sorted(numbers[123_456])
-    assert candidates.n_bytes <= 15 * n * size + 5 * n
     held = sum(
         tensor.untyped_storage().nbytes()
         for tensor in vars(candidates).values()
         if isinstance(tensor, torch.Tensor)
     )
-    assert held == candidates.n_bytes
+    assert held <= 15 * n * size + 5 * n
     assert (
         peak < 150 * n * size < n * n_classes
     )  # bytes while building; a dense boolean matrix has the latter
@@ -489,7 +483,6 @@ ROW_AT_FAULT = {
     "frame with NaN": (pd.DataFrame({"a": [1, 0, 1], "b": [1, None, 0]}), {}, 1),
     "sparse with 2": (sparse([[1, 0], [0, 0], [1, 2]]), {}, 2),
     "sparse with NaN": (sparse([[1, 0], [np.nan, 1]]), {}, 1),
-    "string as a row": ([["a"], "b"], {}, 1),
     "bytes as a row": ([[0, 1], b"b"], {}, 1),
     "whole number as a row": ([[0], [1], 1], {}, 2),
     "labels instead of sets": (np.array([0, 1, 2]), {}, 0),
@@ -529,7 +522,6 @@ def test_several_empty_rows_are_counted(source, fragment):
         ([["a"], ["x"]], {"classes": ["a", "b"]}, ["'x'", "'a', 'b'"]),
         (np.array([[0, 1], [7, 0]]), {}, ["7"]),
         (np.array([[0, 1], [0.25, 0]]), {}, ["0.25"]),
-        ([["a"], "b|c"], {}, ["'b|c'"]),
     ],
 )
 def test_the_message_shows_the_value_at_fault(source, options, shown):
@@ -538,8 +530,8 @@ def test_the_message_shows_the_value_at_fault(source, options, shown):
 
 
 WHOLE_AT_FAULT = {
-    "names and numbers": ([["a", "b"], ["b", 1]], {}, "others are names"),
-    "names and NaN": ([["a", "b"], [float("nan")]], {}, "others are names"),
+    "names and numbers": ([["a", "b"], ["b", 1]], {}, "all names, or all"),
+    "names and NaN": ([["a", "b"], [float("nan")]], {}, "all names, or all"),
     "names and a list": ([["a", "b"], ["a", ["b"]]], {}, ""),
     "matrix with one dimension": (torch.tensor([0, 1, 1]), {}, "two dimensions"),
     "matrix with three dimensions": (torch.ones(2, 2, 2), {}, "two dimensions"),
@@ -550,7 +542,7 @@ WHOLE_AT_FAULT = {
         {},
         "dimensions",
     ),
-    "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "objects"),
+    "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "holds object"),
     "frame of text": (pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}), {}, ""),
     "name twice": ([["a"], ["b"]], {"classes": ["a", "b", "a"]}, "'a' occurs twice"),
     "column twice": (pd.DataFrame([[1, 0], [1, 1]], columns=["a", "a"]), {}, "'a' occurs twice"),
@@ -660,7 +652,6 @@ def test_a_copy_with_groups_shares_the_storage_of_the_sets():
     assert grouped.offsets is plain.offsets
     assert plain.groups is None
     assert grouped.with_groups(None).groups is None
-    assert grouped.n_bytes == plain.n_bytes + 16
 
 
 def test_scikit_learn_searches_over_candidates_as_over_arrays():
@@ -722,7 +713,6 @@ def test_weights_sum_to_one_in_each_row_and_follow_their_rows():
     assert grouped.with_weights(None).groups.tolist() == [0, 0, 1]
     assert weighted.labels is plain.labels
     assert plain.weights is None
-    assert weighted.n_bytes == plain.n_bytes + 2 * 6 * 4
 
 
 @pytest.mark.parametrize("even", [True, False])

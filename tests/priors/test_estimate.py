@@ -9,9 +9,9 @@ import pytest
 import ltpll
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll.priors import estimate_prior, set_priors
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.set_priors import average_prior, em_prior
+from ltpll.priors import distinct_sets as set_priors
+from ltpll.priors import estimate_prior
+from ltpll.priors.distinct_sets import average_prior, distinct_sets, em_prior
 from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
 from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
 

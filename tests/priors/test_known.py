@@ -35,7 +35,7 @@ def test_bounds_are_kept_and_the_estimate_lies_between_them_and_sums_to_one():
     [
         ({"cat": 1, "dog": 1}, "'fox' has no share"),
         ({"cat": 1, "dog": 1, "fox": 1, "cow": 1}, "'cow' is not a class"),
-        ([1, 2], "2 class shares for 3 classes"),
+        ([1, 2], "There are 2 class shares for 3 classes"),
         ([1, -2, 3], "The share of class 'dog' is -2"),
         ([1, float("nan"), 3], "The share of class 'dog' is nan"),
         ([0, 0, 0], "All class shares are zero"),

@@ -25,7 +25,7 @@ PRELOADED = (
     "rich.markdown",
     "rich.progress",
     "ltpll.estimator",
-    "ltpll.analysis.describe",
+    "ltpll.analysis",
     "ltpll_research.paper.launch",
     "ltpll_research.plotting",
     "ltpll_research.studies.digits",

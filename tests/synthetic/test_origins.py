@@ -80,9 +80,9 @@ def test_each_example_may_have_a_few_of_the_annotators_and_mislead_them_together
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"annotators": []}, "one probability per annotator"),
+        ({"annotators": []}, "number of annotators is 0"),
         ({"annotators": [1.2]}, "accuracy of an annotator is 1.2"),
-        ({"annotators": [np.ones((2, 2))]}, r"matrix has the shape \(2, 2\)"),
+        ({"annotators": [np.ones((2, 2))]}, r"A matrix of shape \(2, 2\)"),
         ({"per_row": 4}, "per_row is 4"),
         ({"misleading": 2.0}, "misleading is 2.0"),
     ],

@@ -130,7 +130,7 @@ REFUSALS = {
     "not possible": (
         {"site": "place", "possible_at": "sites.csv"},
         "cat,south",
-        "Row 2 below the header of t.csv has the candidates cat, none of which is possible at "
+        "Row 2 below the header of t.csv has no candidate that is possible at "
         "the site 'south' according to sites.csv",
     ),
     "no site": (

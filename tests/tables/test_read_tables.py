@@ -484,7 +484,7 @@ def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(t
     path = text(tmp_path, VOTES + "t4,ann,fox\nt4,bob,cat\n")
     with pytest.warns(
         InputWarning,
-        match="1 of 4 tasks has no label with at least 2 votes .the task 't4' of .*: all",
+        match="1 of 4 tasks has no label with at least 2 votes .The task 't4' of .*: all",
     ):
         found = read_table(path, Reading(annotators="votes-2", vote_weights="counts"))
     assert [set(row) for row in sets(found)] == [{"dog"}, {"cat"}, {"fox"}, {"cat", "fox"}]

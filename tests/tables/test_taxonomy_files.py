@@ -126,14 +126,13 @@ WRONG = {
     ),
     "other rank": (
         "family:Vulpes,,1",
-        "has the candidate 'family:Vulpes', but 'Vulpes' has the rank 'genus'",
+        "has the candidate 'family:Vulpes', which is not in the taxonomy",
     ),
-    "no rank": ("genus:wolf,,1", "has the candidate 'genus:wolf', but 'wolf' has no rank"),
+    "no rank": ("genus:wolf,,1", "has the candidate 'genus:wolf', which is not in the taxonomy"),
     "unknown": (
         "wolv,,1",
         "has the candidate 'wolv', which is not in the taxonomy (did you mean 'wolf'?)",
     ),
-    "childless": ("Ursus,,1", "has the candidate 'Ursus', a group without any class below it"),
 }
 
 

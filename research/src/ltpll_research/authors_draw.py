@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.synthetic.ambiguity import join_labels, joining_probabilities
-from ltpll.synthetic.longtail import check_class_numbers, class_sizes, shuffled_subset
+from ltpll.synthetic import check_class_numbers, class_sizes, join_labels, shuffled_subset
 
 SHUFFLE_SEED = 123  # of the commands in the authors' README
 
@@ -65,6 +64,4 @@ def authors_draw(
     if groups is not None:
         random.Random(SHUFFLE_SEED).shuffle(sizes)
     rows = shuffled_subset(y, sizes, rng)
-    return AuthorsDraw(
-        rows, join_labels(y[rows], joining_probabilities(len(counts), ambiguity, groups), rng)
-    )
+    return AuthorsDraw(rows, join_labels(y[rows], len(counts), ambiguity, rng, groups))

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll.synthetic.longtail import check_class_numbers
-from ltpll.synthetic.origins import crowd_votes
+from ltpll.synthetic import check_class_numbers, crowd_votes
 from ltpll.validation import in_range
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ltpll.synthetic.longtail import class_sizes
+from ltpll.synthetic import class_sizes
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.duration import Pace, pixels_processed
 from ltpll_research.paper.grid import Finished

@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 
 class FlatSets(NamedTuple):
-    """The class numbers of all rows in one array.
+    """The class numbers of all rows in one array, maybe with a score for each.
 
     Row i has those at `indptr[i]:indptr[i + 1]`.
     """
@@ -38,6 +38,7 @@ class FlatSets(NamedTuple):
     numbers: Array
     n_classes: int
     names: tuple[Hashable, ...] | None
+    scores: npt.NDArray[np.float64] | None = None
 
 
 class Entries(NamedTuple):
@@ -250,145 +251,129 @@ class TextSets(CollectedSets):
         self.separator = separator
         self.names = NameCodes()
         self.literal = NameCodes()  # names in lists; their codes are stored as −1, −2, …
-        self._has_lists = False
-        self._scored: bool | None = None  # not decided
         known = [name for name in classes or () if isinstance(name, str)]
-        self._reads_scores = not any(re.match(SCORED, name) for name in known)
+        self._may_have_scores = not any(re.match(SCORED, name) for name in known)
+        self._scored: bool | None = None  # not decided
 
     def add_cells(self, cells: Any, first: int) -> None:
         """Parse a pyarrow array of strings; `first` is the number of its first row."""
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-        if pc.any(structured_cells(cells)).as_py():
-            self._add_structured(cells.to_pylist(), first)
+        trimmed = pc.utf8_trim_whitespace(cells)
+        brackets = pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]"))
+        if pc.any(pc.or_(brackets, pc.starts_with(trimmed, "{"))).as_py():
+            texts = cells.to_pylist()
+            lists = _json_lists(texts)
+            if lists is None:
+                numbered = enumerate(texts, first)
+                parsed = [parse_cell(cell, self.separator, i, self.row) for i, cell in numbered]
+                self.add_parsed(parsed, first)
+                return
+            sizes = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+            rows = np.repeat(np.arange(len(sizes)), sizes) + first
+            names = as_texts([name for one in lists for name in one], rows, self.row)
+            self.add_lists(names, sizes, first)
             return
         parts = pc.split_pattern(cells, self.separator)
-        sizes, names = pc.list_value_length(parts).to_numpy(), parts.flatten()
-        # Looking for scores in the first batch only, and only if there is a colon, keeps this fast.
-        may_score = self._scored
-        if self._scored is None and self._reads_scores:
-            may_score = pc.any(pc.match_substring(names, ":")).as_py()
-        if may_score:
-            n = len(names)
-            self._add_scored(names, np.zeros(n, dtype=bool), np.full(n, np.nan), sizes, first)
-            return
-        if self._scored is None and pc.any(_names_class(names)).as_py():
-            self._scored = False
-        self._add_names(self.names.encode(names), sizes)
-
-    def _add_structured(self, cells: list[str], first: int) -> None:
-        """Add cells some of which are lists or objects."""
-        lists = _json_lists(cells)
-        if lists is None:
-            found = (
-                parse_cell(cell, self.separator, first + i, self.row)
-                for i, cell in enumerate(cells)
-            )
-            self.add_parsed(list(found), first)
-            return
-        self._has_lists = True
-        sizes = np.asarray([len(names) for names in lists])
-        rows = np.repeat(np.arange(len(sizes)), sizes) + first
-        names = as_texts([name for names in lists for name in names], rows, self.row)
-        self.add_lists(names, sizes, first)
+        names = parts.flatten()
+        literal = np.zeros(len(names), dtype=bool)
+        self._add(names, pc.list_value_length(parts).to_numpy(), first, literal)
 
     def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
         """Add rows whose cells are already parsed."""
-        self._has_lists = True
         sizes = np.asarray([len(cell.entries) for cell in cells], dtype=np.int64)
         literal = np.repeat(np.asarray([cell.literal for cell in cells], dtype=bool), sizes)
-        given = [score for cell in cells for score in (cell.scores or [np.nan] * len(cell.entries))]
+        scores = [s for cell in cells for s in (cell.scores or [np.nan] * len(cell.entries))]
         rows = np.repeat(np.arange(len(sizes)), sizes) + first
         names = as_texts([name for cell in cells for name in cell.entries], rows, self.row)
-        self._add_scored(names, literal, np.asarray(given, dtype=np.float64), sizes, first)
+        self._add(names, sizes, first, literal, np.asarray(scores, dtype=np.float64))
 
     def add_lists(self, names: Any, sizes: Array, first: int) -> None:
-        """Add rows whose names are already separate.
+        """Add rows whose names are already separate: a pyarrow array, and how many each row has."""
+        self._add(names, sizes, first, np.ones(len(names), dtype=bool))
 
-        Args:
-            names: The names of all rows, a pyarrow array of strings.
-            sizes: How many of them each row has.
-            first: The number of the first row.
-        """
-        n = len(names)
-        if self._scored:
-            self._add_scored(names, np.ones(n, dtype=bool), np.full(n, np.nan), sizes, first)
-        else:
-            self._scored = False if n else self._scored
-            self._add_names(-1 - self.literal.encode(names), sizes)
+    def _add(
+        self, names: Any, sizes: Array, first: int, literal: Array, scores: Array | None = None
+    ) -> None:
+        """Add entries; `literal` ones are from lists or objects, which may have given `scores`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-    def _add_names(self, codes: Array, sizes: Array, scores: Array | None = None) -> None:
         rows = np.repeat(np.arange(len(sizes)), sizes)
+        scores = np.full(len(names), np.nan) if scores is None else scores
+        undecided = self._scored is None
+        # Looking for scores in the first batch only, and only if there is a colon, keeps this fast.
+        colons = undecided and pc.any(pc.match_substring(names, ":")).as_py()
+        if self._scored or colons or np.isfinite(scores).any():
+            names, scores = self._read_scores(names, rows + first, literal, scores)
+        elif undecided and (literal | _names_class(names)).any():
+            self._scored = False
+        if literal.all():
+            codes = -1 - self.literal.encode(names)
+        else:
+            codes = np.empty(len(names), dtype=np.int32)
+            codes[~literal] = self.names.encode(names.filter(pa.array(~literal)))
+            codes[literal] = -1 - self.literal.encode(names.filter(pa.array(literal)))
         blanks = [self.names.number[""]] if "" in self.names.number else []
         blanks += [-1 - self.literal.number[""]] if "" in self.literal.number else []
         if blanks:
             kept = ~np.isin(codes, blanks)
-            rows, codes, scores = rows[kept], codes[kept], None if scores is None else scores[kept]
-        self.add_codes(rows, codes, len(sizes), scores)
+            rows, codes, scores = rows[kept], codes[kept], scores[kept]
+        self.add_codes(rows, codes, len(sizes), scores if self._scored else None)
 
-    def _add_scored(
-        self, names: Any, literal: Array, scores: Array, sizes: Array, first: int
-    ) -> None:
-        """Add entries that may have scores, given by objects or written behind the names."""
+    def _read_scores(
+        self, names: Any, rows: Array, literal: Array, scores: Array
+    ) -> tuple[Any, Array]:
+        """Names and scores of entries, given by objects or written behind the names."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        rows = first + np.repeat(np.arange(len(sizes)), sizes)
         of_objects = np.isfinite(scores)
-        texts = names.filter(pa.array(~literal))
-        named = _names_class(texts).to_numpy(zero_copy_only=False)
-        plain = literal & ~of_objects
-        plain[~literal] = named
-        if self._scored is not False and self._reads_scores:
-            split = pc.extract_regex(texts, SCORED)
-            has_score = named & pc.is_valid(split).to_numpy(zero_copy_only=False)
-            plain[~literal] = named & ~has_score
-            unlike = np.flatnonzero(plain & ~literal)
-            if len(unlike) and 2 * has_score.sum() > named.sum():
-                raise self._mixed(rows, names, int(unlike[0]), "without")
-            if not plain.any() and has_score.any():
-                mask = pa.array(has_score)
-                written = pc.if_else(mask, pc.struct_field(split, "score"), None)
-                values = pc.fill_null(written.cast(pa.float64()), np.nan)
-                scores[~literal] = values.to_numpy(zero_copy_only=False)
-                texts = pc.if_else(mask, pc.struct_field(split, "name"), texts)
+        named = ~literal & _names_class(names)
+        plain = (literal & ~of_objects) | named
+        if self._scored is not False and self._may_have_scores:
+            split = pc.extract_regex(names, SCORED)
+            written = named & pc.is_valid(split).to_numpy(zero_copy_only=False)
+            plain &= ~written
+            unlike = plain & ~literal
+            if unlike.any() and 2 * written.sum() > named.sum():
+                raise self._mixed(rows, names, unlike, "without")
+            if written.any() and plain.any():
+                plain |= written
+            elif written.any():
+                mask = pa.array(written)
+                values = pc.if_else(mask, pc.struct_field(split, "score"), None)
+                values = pc.fill_null(values.cast(pa.float64()), np.nan)
+                scores = np.where(written, values.to_numpy(zero_copy_only=False), scores)
+                names = pc.if_else(mask, pc.struct_field(split, "name"), names)
         too_large = np.flatnonzero(scores > LARGEST_SCORE)
         if len(too_large):
             which = f"{self.row(int(rows[too_large[0]]))} has a score that is too large"
             raise InputError(f"{which}: give finite numbers.")
         if plain.any() and (self._scored or of_objects.any()):
-            raise self._mixed(rows, names, int(np.argmax(plain)), "without")
+            raise self._mixed(rows, names, plain, "without")
         if of_objects.any() and self._scored is False:
-            raise self._mixed(rows, names, int(np.argmax(of_objects)), "with")
-        if plain.any():
-            self._scored = False
-        elif np.isfinite(scores).any():
-            self._scored = True
-        codes = np.empty(len(names), dtype=np.int32)
-        codes[~literal] = self.names.encode(texts)
-        codes[literal] = -1 - self.literal.encode(names.filter(pa.array(literal)))
-        self._add_names(codes, sizes, scores if self._scored else None)
+            raise self._mixed(rows, names, of_objects, "with")
+        if plain.any() or np.isfinite(scores).any():
+            self._scored = not plain.any()
+        return names, scores
 
-    def _mixed(self, rows: Array, names: Any, at: int, how: str) -> InputError:
+    def _mixed(self, rows: Array, names: Any, where: Array, how: str) -> InputError:
+        at = int(np.argmax(where))
         which = f"{self.row(int(rows[at]))} has the candidate {shown(names[at].as_py())}"
         return InputError(
             f"{which} {how} a score, unlike others, as in fox:0.6: give every candidate of the "
             'column a score, or write names that end like scores in JSON lists, as in ["16:9"].'
         )
 
-    def entries(self, known: Iterable[str] = ()) -> Entries:
-        """All rows; cells that seem to have another separator are refused.
-
-        Args:
-            known: Names that are not refused even if they contain a separator.
-        """
+    def entries(self, known: Iterable[Any] = ()) -> Entries:
+        """All rows; cells that seem to have another separator are refused unless `known`."""
         indptr, codes = self.joined()
         marked, literal = self.names.names, self.literal.names
         if literal:
             codes = np.where(codes < 0, len(marked) - 1 - codes, codes)
-        names = [*marked, *literal]
-        found = Entries(indptr, codes, names, len(marked), self.joined_scores())
-        if not self._has_lists:
+        found = Entries(indptr, codes, [*marked, *literal], len(marked), self.joined_scores())
+        if not literal:
             check_separator(found, self.separator, known, self.row)
         return found
 
@@ -396,7 +381,7 @@ class TextSets(CollectedSets):
 def check_separator(
     found: Entries,
     separator: str,
-    known: Iterable[str],
+    known: Iterable[Any],
     row: RowName = PLAIN_ROW,
     advice: Callable[[str], str] | None = None,
 ) -> None:
@@ -411,8 +396,7 @@ def check_separator(
             if some pieces recur.
         known: Names that are classes, and never refused.
         row: How a message refers to a row.
-        advice: What to do if names are separated by the given text; by default, to pass it as
-            `separator`.
+        advice: What to do about a separator; by default, to pass it as `separator`.
     """
     indptr, codes, names = found[:3]
     classes = set(known)
@@ -425,19 +409,19 @@ def check_separator(
             if other != separator and other in name and name not in classes
         }
         pieces = {code: split for code, split in pieces.items() if all(split)}
-        meant = [code for code, split in pieces.items() if labels.issuperset(split)]
-        if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
-            scored = [
-                [re.match(SCORED, piece) for piece in split[:-1]] for split in pieces.values()
-            ]
-            meant += [code for code, matches in zip(pieces, scored, strict=True) if all(matches)]
-        recurring = [False]
-        if not meant and unsplit and pieces:
-            once = [piece for split in pieces.values() for piece in set(split)]
-            times = Counter([*labels, *once])
-            recurring = [times[piece] > 1 for split in pieces.values() for piece in split]
-            if other == SEPARATOR or (len(pieces) > 1 and all(recurring)):
-                meant = list(pieces)
+        meant = [
+            code
+            for code, split in pieces.items()
+            if labels.issuperset(split)
+            # fox:0.6;dog is what remains of fox:0.6;dog:0.4
+            or (found.scores is not None and all(re.match(SCORED, one) for one in split[:-1]))
+        ]
+        times = Counter(piece for split in pieces.values() for piece in set(split)) + Counter(
+            labels if unsplit and pieces else ()
+        )
+        recurring = [times[piece] > 1 for split in pieces.values() for piece in split]
+        if unsplit and (other == SEPARATOR or (len(pieces) > 1 and all(recurring))):
+            meant = meant or list(pieces)
         suspicious = unsplit and len(pieces) > 1 and (separator or any(recurring))
         if not meant and not suspicious:
             continue
@@ -460,22 +444,14 @@ def check_separator(
         return
 
 
-def structured_cells(cells: Any) -> Any:
-    """Which strings of a pyarrow array are in brackets, or begin with a brace."""
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(cells)
-    brackets = pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]"))
-    return pc.or_(brackets, pc.starts_with(trimmed, "{"))
-
-
-def _names_class(entries: Any) -> Any:
+def _names_class(entries: Any) -> npt.NDArray[np.bool_]:
     """Which strings of a pyarrow array name a candidate: they are not blank and have no mark."""
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(entries)
     marked = pc.or_(pc.starts_with(trimmed, EXCLUDES), pc.equal(trimmed, EVERY))
-    return pc.invert(pc.or_(marked, pc.equal(trimmed, "")))
+    unnamed = pc.or_(marked, pc.equal(trimmed, ""))
+    return np.asarray(~unnamed.to_numpy(zero_copy_only=False))
 
 
 def as_texts(texts: Sequence[str], rows: Sequence[int] | Array, row: RowName = PLAIN_ROW) -> Any:

@@ -1,6 +1,6 @@
 """Expressions: entries of cells (names, groups, exclusions, `*`, scores) become class numbers.
 
-The set of a row is made in this order: what its cell names, with groups expand_entries; minus the
+The set of a row is made in this order: what its cell names, with groups expanded; minus the
 excluded classes; without the classes that are not possible there; and with weights that sum to one
 again.
 """
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix, vstack
 
 from ltpll.candidates.cells import (
     EVERY,
@@ -65,8 +66,7 @@ class SetRules:
         empty: What a row without entries means: "stop" (an error) or "all" (every class).
         excluded: Classes that are removed from each row's set, from a column of their own.
         possible: The classes that are possible in each row.
-        check_size: Called with the number of candidates of all rows before memory is allocated for
-            them; it may refuse them.
+        check_size: May refuse the number of candidates of all rows before memory is allocated.
     """
 
     taxonomy: Taxonomy | None = None
@@ -88,13 +88,6 @@ def empty_advice() -> str:
     return f"read it with {option('empty', 'all')}"
 
 
-class WeightedSets(NamedTuple):
-    """Sets, and the share of the scores that each label has in its row, if there are scores."""
-
-    sets: FlatSets
-    weights: npt.NDArray[np.float64] | None
-
-
 def class_sets(
     entries: Entries,
     classes: Sequence[Hashable] | None,
@@ -102,8 +95,8 @@ def class_sets(
     *,
     order: Callable[[Sequence[str]], list[str]] = sorted,
     row: RowName = PLAIN_ROW,
-) -> WeightedSets:
-    """Turn entries into class numbers.
+) -> FlatSets:
+    """Turn entries into class numbers; refuse a row that is left without a candidate.
 
     Args:
         entries: The entries of each row.
@@ -113,12 +106,6 @@ def class_sets(
         rules: How entries become sets.
         order: How the names that occur are sorted.
         row: How an error message refers to a row.
-
-    Returns:
-        The sets and, if the entries have scores, their weights. Every set has at least one class.
-
-    Raises:
-        InputError: An entry cannot be understood, or a row is left without a candidate.
     """
     taxonomy, excluded, possible = rules.taxonomy, rules.excluded, rules.possible
     empty = np.diff(entries.indptr) == 0
@@ -131,47 +118,45 @@ def class_sets(
     marked = any(name[:1] == EXCLUDES or name == EVERY for name in texts)
     special = (taxonomy, excluded, possible, entries.scores)
     if not marked and not empty.any() and all(one is None for one in special):
+        names = classes or order(list(dict.fromkeys(name for name in entries.names if name)))
+        plain = names_to_numbers(*entries[:3], names, row)
         if classes is None:
-            classes = order(list(dict.fromkeys(name for name in entries.names if name)))
-            plain = names_to_numbers(*entries[:3], classes, row)
-            warn_of_similar_names(classes, plain.numbers)
-        else:
-            plain = names_to_numbers(*entries[:3], classes, row)
-        return WeightedSets(plain, None)
+            warn_of_similar_names(names, plain.numbers)
+        return plain
 
     known = set(classes or ())
     columns = [_Column(entries, "candidate", row, taxonomy, known)]
     if excluded is not None:
         columns.append(_Column(excluded, "excluded class", row, taxonomy, known))
+    lists = None
     if possible is not None:
         used = np.isin(possible.lists.rows, possible.of_row)
-        columns.append(
-            _Column(possible.lists, "possible class", possible.row, taxonomy, known, used)
-        )
-    names: list[Any]
+        lists = _Column(possible.lists, "possible class", possible.row, taxonomy, known, used)
     if classes is not None:
         names = list(classes)
     elif taxonomy is not None:
         names = order(taxonomy.leaves)
     else:
-        names = order(list(dict.fromkeys(chain.from_iterable(c.class_names() for c in columns))))
+        meanings = [column.meanings for column in ([*columns, lists] if lists else columns)]
+        found = (name for one in meanings for _, members in one.values() for name in members)
+        names = order(list(dict.fromkeys(found)))
     if not names:
         which = f"No cell names a class, so it is not known what {row(0)} stands for"
         raise InputError(f"{which}: name the classes in some cells.")
     for column in columns:
-        column.look_up(names, lenient=column.what == "possible class")
-    lists = None
-    if possible is not None:
-        lists = _sets_of(columns.pop(), None, None, SetRules(check_size=rules.check_size))
-    found = _sets_of(columns[0], columns[1] if columns[1:] else None, lists, rules)
-    numbers = found.indices.astype(np.int64)
+        column.look_up(names)
+    if lists is not None:
+        lists.look_up(names, lenient=True)
+    size_only = SetRules(check_size=rules.check_size)
+    sets = _sets_of(columns, rules, lists and _sets_of([lists], size_only))
+    numbers = sets.indices.astype(np.int64)
     if classes is None and (taxonomy is not None or possible is not None):
         remaining, numbers = np.unique(numbers, return_inverse=True)
         names = [names[number] for number in remaining]
     if classes is None and taxonomy is None:
         warn_of_similar_names(names, numbers)
-    weights = None if entries.scores is None else found.data
-    return WeightedSets(FlatSets(found.indptr, numbers, len(names), tuple(names)), weights)
+    scores = None if entries.scores is None else sets.data
+    return FlatSets(sets.indptr, numbers, len(names), tuple(names), scores)
 
 
 class _Column:
@@ -194,28 +179,23 @@ class _Column:
             if code < entries.n_marked and name not in known:
                 self.excludes[code], name = _without_mark(entries.names[code])
             self.every[code] = name is None
-            if name == "":
-                which = (
-                    f"{self._first_row_with(code)} has {shown(entries.names[code])} without a name"
-                )
-                raise InputError(f"{which}: write !dog for every class but dog.")
+            if name is None:
+                continue
             try:
-                if name is not None:
-                    members = (name,) if taxonomy is None else taxonomy.classes_below(name)
-                    self.meanings[code] = name, members
+                if not name:
+                    example = "write !dog for every class but dog"
+                    raise InputError(f"{shown(entries.names[code])} without a name: {example}")
+                members = (name,) if taxonomy is None else taxonomy.classes_below(name)
             except InputError as error:
-                raise InputError(f"{self._first_row_with(code)} has the {what} {error}.") from None
+                raise self._error(code, error) from None
+            self.meanings[code] = name, members
 
-    def _first_row_with(self, code: int) -> str:
-        return self.row(row_at(int(np.argmax(self.entries.codes == code)), self.entries.indptr))
+    def _error(self, code: int, problem: object) -> InputError:
+        first = row_at(int(np.argmax(self.entries.codes == code)), self.entries.indptr)
+        return InputError(f"{self.row(first)} has the {self.what} {problem}.")
 
-    def class_names(self) -> list[str]:
-        return [name for _, members in self.meanings.values() for name in members]
-
-    def look_up(self, classes: Sequence[Any], *, lenient: bool) -> None:
+    def look_up(self, classes: Sequence[Any], *, lenient: bool = False) -> None:
         """Look up all names; those that are not classes are ignored if `lenient`, else refused."""
-        from scipy.sparse import csr_matrix
-
         number = {name: i for i, name in enumerate(classes)}
         self.classes = classes
         numbers: list[Sequence[int]] = [()] * len(self.entries.names)
@@ -224,8 +204,7 @@ class _Column:
         for code, (written, members) in self.meanings.items():
             numbers[code] = [number[name] for name in members if name in number]
             if not numbers[code] and not lenient:
-                problem = unknown_class_error(written, classes)
-                raise InputError(f"{self._first_row_with(code)} has the {self.what} {problem}.")
+                raise self._error(code, unknown_class_error(written, classes))
         flat = np.fromiter(chain.from_iterable(numbers), dtype=np.int64)
         indptr = np.cumsum([0, *map(len, numbers)])
         shape = (len(numbers), len(classes))
@@ -238,8 +217,6 @@ class _Column:
 
         Several classes share the score of an entry.
         """
-        from scipy.sparse import csr_matrix
-
         codes = self.entries.codes[chosen]
         values = np.ones(len(codes), dtype=bool) if scores is None else scores / self.sizes[codes]
         indptr = np.concatenate([[0], np.cumsum(chosen)])[self.entries.indptr]
@@ -261,17 +238,13 @@ def names_in(entries: Entries) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _sets_of(column: _Column, excluded: _Column | None, lists: Any, rules: SetRules) -> Any:
-    """The sets of all rows, a sparse matrix (rows, classes) with the weights as its values.
+def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> Any:
+    """The sets of all rows, a sparse matrix (rows, classes) with the scores as its values.
 
-    Args:
-        column: The candidates.
-        excluded: What is excluded by another column.
-        lists: The possible classes, a sparse matrix (lists, classes).
-        rules: How entries become sets.
+    `columns` are the candidates and, if they have a column, the excluded classes; `lists` are the
+    possible classes, a sparse matrix (lists, classes).
     """
-    from scipy.sparse import csr_matrix, vstack
-
+    column, *excluded = columns
     entries, row, n_classes = column.entries, column.row, len(column.classes)
     n_rows, rows, codes, scores = (
         len(entries.indptr) - 1,
@@ -283,22 +256,20 @@ def _sets_of(column: _Column, excluded: _Column | None, lists: Any, rules: SetRu
     def rows_with(mask: Mask) -> Mask:
         return np.asarray(np.bincount(rows[mask], minlength=n_rows) > 0)
 
-    out, every = column.excludes[codes], column.every[codes]
+    out, every = column.excludes[codes], column.every[codes] & ~column.excludes[codes]
     named = ~out & ~every
     excludes = rows_with(out)
-    if excluded is not None:
-        excludes |= np.diff(excluded.entries.indptr) > 0
-    full = rows_with(~out & every) | (~rows_with(named) & (excludes | (rules.empty == "all")))
+    for other in excluded:
+        excludes |= np.diff(other.entries.indptr) > 0
+    full = rows_with(every) | (~rows_with(named) & (excludes | (rules.empty == "all")))
     if scores is not None:
         scored = named & (scores != 0)
-        both = rows_with(named) & rows_with(~out & every)
-        if both.any():
-            which = f"{row(int(np.argmax(both)))} has both * and candidates with scores"
-            raise InputError(f"{which}: give one of the two.")
-        dropped = rows_with(named) & ~rows_with(scored)
-        if dropped.any():
-            which = f"{row(int(np.argmax(dropped)))} has only candidates with the score 0"
-            raise InputError(f"{which}: give one of them a higher score, or drop the row.")
+        for wrong, problem in (
+            (rows_with(named) & rows_with(every), "both * and candidates with scores"),
+            (rows_with(named) & ~rows_with(scored), "only candidates with the score 0"),
+        ):
+            if wrong.any():
+                raise InputError(f"{row(int(np.argmax(wrong)))} has {problem}: correct its scores.")
         named = scored
     named &= ~full[rows]
     # The last list has every class; it is that of rows whose list is −1.
@@ -307,36 +278,41 @@ def _sets_of(column: _Column, excluded: _Column | None, lists: Any, rules: SetRu
     if lists is not None and rules.possible is not None:
         choices, of_row = vstack([lists, choices], "csr"), rules.possible.of_row
     removed = [(column, out)]
-    if excluded is not None:
-        removed.append((excluded, np.ones(len(excluded.entries.codes), dtype=bool)))
+    removed += [(other, np.ones(len(other.entries.codes), dtype=bool)) for other in excluded]
     size = column.sizes[codes[named]].sum() + np.diff(choices.indptr)[of_row[full]].sum()
     size += sum(one.sizes[one.entries.codes[chosen]].sum() for one, chosen in removed)
     rules.check_size(int(size))
 
     found = column.expand_entries(named, None if scores is None else scores[named])
-    whole = (
-        csr_matrix(
-            (full[full], of_row[full] % choices.shape[0], np.concatenate([[0], np.cumsum(full)])),
-            (n_rows, choices.shape[0]),
-        )
-        @ choices
+    list_of_row = of_row[full] % choices.shape[0]
+    ends = np.concatenate([[0], np.cumsum(full)])
+    found = (
+        found + csr_matrix((full[full], list_of_row, ends), (n_rows, choices.shape[0])) @ choices
     )
-    found = found + whole
     found.sort_indices()
+
+    def without(dropped: Mask, problem: Callable[[int], str]) -> Any:
+        """The sets without some of their entries; a row that loses all of them is refused."""
+        kept = ~dropped
+        indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
+        lost = np.flatnonzero((np.diff(indptr) == 0) & (np.diff(found.indptr) > 0))
+        if len(lost):
+            i = int(lost[0])
+            numbers = found.indices[found.indptr[i] : found.indptr[i + 1]]
+            names = format_names([str(column.classes[number]) for number in numbers], MOST_NAMES)
+            more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
+            raise InputError(f"{row(i)}{more} {problem(i)} ({names}): correct or drop the row.")
+        return csr_matrix((found.data[kept], found.indices[kept], indptr), found.shape)
+
     for one, chosen in removed:
         if chosen.any():
-            kept = ~np.isin(_entry_numbers(found), _entry_numbers(one.expand_entries(chosen)))
-            found = _keep_entries(column, found, kept, _excluded_error)
+            dropped = np.isin(_entry_numbers(found), _entry_numbers(one.expand_entries(chosen)))
+            found = without(dropped, lambda _: "excludes all of its candidates")
     if lists is not None and rules.possible is not None:
         where = rules.possible.where
         at = np.repeat(of_row, np.diff(found.indptr))
-        kept = (at < 0) | np.isin(at * n_classes + found.indices, _entry_numbers(lists))
-
-        def not_possible(i: int, names: str) -> str:
-            which = f"has the candidates {names}, none of which is possible {where(int(of_row[i]))}"
-            return f"{which}: correct the set, or the possible classes"
-
-        found = _keep_entries(column, found, kept, not_possible)
+        dropped = (at >= 0) & ~np.isin(at * n_classes + found.indices, _entry_numbers(lists))
+        found = without(dropped, lambda i: f"has no candidate that is possible {where(of_row[i])}")
     return found
 
 
@@ -346,24 +322,3 @@ def _entry_numbers(sets: Any) -> Numbers:
     rows = np.repeat(np.arange(n_rows, dtype=np.int64), np.diff(sets.indptr))
     keys: Numbers = rows * n_classes + sets.indices
     return keys
-
-
-def _keep_entries(
-    column: _Column, sets: Any, kept: Mask, problem: Callable[[int, str], str]
-) -> Any:
-    """The sets without some of their entries; a row that loses all of them is refused."""
-    from scipy.sparse import csr_matrix
-
-    indptr = np.concatenate([[0], np.cumsum(kept)])[sets.indptr]
-    lost = np.flatnonzero((np.diff(indptr) == 0) & (np.diff(sets.indptr) > 0))
-    if len(lost):
-        i = int(lost[0])
-        numbers = sets.indices[sets.indptr[i] : sets.indptr[i + 1]]
-        names = format_names([str(column.classes[number]) for number in numbers], MOST_NAMES)
-        more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
-        raise InputError(f"{column.row(i)}{more} {problem(i, names)}.")
-    return csr_matrix((sets.data[kept], sets.indices[kept], indptr), sets.shape)
-
-
-def _excluded_error(_: int, names: str) -> str:
-    return f"excludes all of its candidates ({names}): correct the row, or drop it"

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow
-from ltpll.candidates.arrow import is_frame as is_arrow_frame
+from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
 from ltpll.candidates.cells import (
     SEPARATOR,
     Entries,
@@ -28,10 +27,7 @@ COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Labels(NamedTuple):
-    """Candidates with the sorted names of their classes.
-
-    `certain` if one plain label per row was given.
-    """
+    """Candidates with the names of their classes; `certain` if each row had one plain label."""
 
     candidates: Candidates
     classes: npt.NDArray[Any]
@@ -50,21 +46,17 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
         more: Whether sets and labels may name other classes too, which are then added behind
             `classes`; otherwise they are refused.
 
-    Returns:
-        The candidates, the names of the classes, and whether `y` held plain labels.
-
     Raises:
         InputError: `y` cannot be read, or a label is not one of `classes`.
     """
-    if is_arrow(y):
-        y = _without_arrow(y)
-    module = type(y).__module__.split(".")[0]
-    is_frame = module == "pandas" and hasattr(y, "columns")
-    if is_frame and y.shape[1] == 1:
-        return read_labels(y.iloc[:, 0], classes, more=more)
-    if is_frame or module == "scipy" or isinstance(y, Candidates):
+    frame = pandas_frame(y)
+    if frame is not None and frame.shape[1] == 1:
+        y = frame.iloc[:, 0]
+    elif frame is not None or isinstance(y, Candidates) or hasattr(y, "tocsr"):
         return _labels_of_sets(y, classes)
-    if hasattr(y, "detach"):
+    elif is_arrow(y):
+        y = arrow_list(y)
+    elif hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
@@ -75,15 +67,16 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
             stacklevel=3,
         )
         y = y.ravel()
-    rows: Sequence[Any] = y if isinstance(y, (list, tuple)) else ()
-    if module == "pandas" or (isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"):
-        rows = y.tolist()
+    if hasattr(y, "iloc"):  # a column of pandas
+        y = y.tolist()
+    is_column = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
+    rows: Sequence[Any] = y.tolist() if is_column else y if isinstance(y, (list, tuple)) else ()
     known = set(classes or ())
     if any(_is_set(row, known) for row in rows):
         if more and classes is not None:
             classes = [*classes, *_other_names(rows, known)]
-        return _labels_of_sets(y if module == "pandas" else rows, classes)
-    array = np.asarray(rows if module == "pandas" else y)
+        return _labels_of_sets(rows, classes)
+    array = np.asarray(y)
     if array.ndim == 2:
         return _labels_of_sets(array, classes)
     if array.ndim != 1:
@@ -98,25 +91,17 @@ def _is_set(row: Any, known: set[Hashable]) -> bool:
     return isinstance(row, COLLECTIONS)
 
 
-def _without_arrow(y: Any) -> Any:
-    """A column as a list, a table of one column likewise, and a 0/1 table as candidates."""
-    if not is_arrow_frame(y):
-        return arrow_list(y)
-    table = arrow_table(y)
-    return arrow_list(table.column(0)) if table.num_columns == 1 else Candidates.of(y)
-
-
 def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     """The names in sets that are not known; what is not a set is refused later."""
-    found: dict[Hashable, None] = {}
-    texts = TextSets(SEPARATOR, classes=known)
     cells = [parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)]
+    texts = TextSets(SEPARATOR, classes=known)
     texts.add_parsed(cells, 0)
-    for row in (row for row in rows if isinstance(row, COLLECTIONS)):
-        labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
-        found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable))
-    named = dict.fromkeys([*names_in(texts.entries()), *found])
-    return [name for name in named if name not in known]
+    found: dict[Hashable, None] = dict.fromkeys(names_in(texts.entries(known)))
+    for row in rows:
+        if isinstance(row, COLLECTIONS):
+            labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
+            found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable))
+    return [name for name in found if name not in known]
 
 
 def _labels_of_sets(y: Any, classes: Sequence[Hashable] | None) -> Labels:
@@ -141,25 +126,21 @@ def _plain_labels(
         raise InputError(f"{which}: use one type throughout, and fill in missing labels.") from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    if array.dtype.kind in "OU" and all(isinstance(name, str) for name in names.tolist()):
-        texts = [name.strip() for name in names.tolist()]
-        entries = Entries(np.arange(len(array) + 1), numbers, texts)
-        known = [str(name) for name in classes or ()]
+    indptr, given = np.arange(len(array) + 1), names.tolist()
+    if all(isinstance(name, str) for name in given):
+        entries = Entries(indptr, numbers, [name.strip() for name in given])
         do = "pass Candidates.of(y, separator={!r})".format
-        check_separator(entries, "", known, advice=do)
+        check_separator(entries, "", map(str, classes or ()), advice=do)
     if classes is None:
-        warn_of_similar_names(names.tolist(), numbers)
+        warn_of_similar_names(given, numbers)
     else:
-        number = {name: i for i, name in enumerate(classes)}
-        unknown = [name for name in names.tolist() if name not in number]
-        if more:
-            classes = [*classes, *unknown]
-            number |= {name: len(number) + i for i, name in enumerate(unknown)}
-        elif unknown:
+        known = set(classes)
+        unknown = [name for name in given if name not in known]
+        if unknown and not more:
             some = ", ".join(map(str, list(classes)[:10]))
             raise InputError(f"There is no class {shown(unknown[0])}; the classes are {some}.")
-        numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
-        names = np.asarray(list(classes))
-    indptr = np.arange(len(array) + 1)
+        names = np.asarray([*classes, *unknown])
+        number = {name: i for i, name in enumerate([*classes, *unknown])}
+        numbers = np.asarray([number[name] for name in given])[numbers]
     found = Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist()))
     return Labels(found, names, certain=True)

@@ -38,12 +38,7 @@ def outside_odds(
 ) -> npt.NDArray[np.float64]:
     """λ: how probable a class outside a set is, compared with a candidate of the same logit.
 
-    Args:
-        shares: The share of sets that lack the true label, below 1: one number, or one for each
-            size of a set, from 0 to the number of classes.
-        sizes: The number of candidates of each set; a set of all classes has no class outside, and
-            any finite number.
-        n_classes: The number of classes.
+    `shares` are as for `OpenSets`. A set of all classes has no class outside, and any finite λ.
     """
     share = np.asarray(shares, dtype=np.float64)
     share = share[sizes] if share.ndim else share
@@ -54,9 +49,8 @@ def outside_odds(
 class OpenSets(Candidates):
     """Candidate sets that may lack the true label, each with one more candidate label from outside.
 
-    The added label has less weight than the others. The sets themselves do not change: `labels`,
-    `offsets`, `sizes` and `counts` are those of the given sets. `rows`, and so the masks and
-    targets of a batch, include the added labels.
+    The added label has less weight than the others. `labels`, `offsets` and `sizes` are those of
+    the given sets; `rows`, and so the masks and targets of a batch, include the added labels.
 
     Args:
         sets: The candidate sets.
@@ -65,8 +59,8 @@ class OpenSets(Candidates):
 
     Attributes:
         outside_labels: (N,) the added label of each row, a number of any type; −1 for none.
-        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded
-            steps hold on to it.
+        outside_strength: By which λ is multiplied, a scalar tensor; it is changed in place, since
+            recorded steps hold on to it.
 
     Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
@@ -92,10 +86,8 @@ class OpenSets(Candidates):
         # A person's answer stays as it is.
         self._answered: Tensor | None = None
         if sets.observed is not None:
-            changed = [
-                (sets[part] != sets.observed[part]).any(1)
-                for part in self.row_blocks(sets.n_classes)
-            ]
+            parts = self.row_blocks(sets.n_classes)
+            changed = [(sets[part] != sets.observed[part]).any(1) for part in parts]
             self._answered = torch.cat(changed)
 
     @property
@@ -113,21 +105,15 @@ class OpenSets(Candidates):
     def add_outside_labels(self, index: Tensor, logits: Tensor) -> Tensor:
         """Add the likeliest class outside the set to each row; damp classes predicted too often.
 
-        Args:
-            index: Row numbers, (batch,).
-            logits: Their logits, (batch, classes).
-
-        Returns:
-            The sets of these rows without the added labels, (batch, classes).
+        Returns the sets of these rows without the added labels, (batch, classes).
         """
         predicted = torch.softmax(logits, dim=1).mean(0).clamp_min(LEAST_ODDS).log()
         self._held_back.copy_(RESTRAINT * (self._log_most - predicted).clamp_max(0.0))
         mask = self.sets[index]
         guests = (logits + self._held_back).masked_fill(mask, -torch.inf).argmax(1)
         closed = mask.all(1) if self._answered is None else mask.all(1) | self._answered[index]
-        self.outside_labels.index_copy_(
-            0, index, torch.where(closed, -1, guests).to(self.outside_labels.dtype)
-        )
+        added = torch.where(closed, -1, guests).to(self.outside_labels.dtype)
+        self.outside_labels.index_copy_(0, index, added)
         return mask
 
     def rows(self, index: Tensor) -> Rows:
@@ -142,9 +128,8 @@ class OpenSets(Candidates):
         return Rows(torch.cat([where, place[:, None]], dim=1), labels)
 
     def is_candidate_slot(self, index: Tensor) -> Tensor:
-        return torch.cat(
-            [self.sets.is_candidate_slot(index), (self.outside_labels[index] >= 0)[:, None]], dim=1
-        )
+        added = (self.outside_labels[index] >= 0)[:, None]
+        return torch.cat([self.sets.is_candidate_slot(index), added], dim=1)
 
     def log_weights(self, index: Tensor) -> Tensor:
         """The evidence for each candidate, (batch, C); added labels have a damped log λ."""

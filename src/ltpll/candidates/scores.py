@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from ltpll.candidates.cells import FlatSets
-from ltpll.candidates.parsing import check_shape
+from ltpll.candidates.parsing import as_matrix
 from ltpll.errors import InputError, shown
-from ltpll.validation import whole_number
+from ltpll.validation import in_range, whole_number
 
 SCORES = ("weights", "none")  # what the scores of candidates are used for
 DEFAULT_SCORES = "weights"
@@ -23,38 +22,13 @@ POWER = 0.25
 VALUES_PER_PASS = 1 << 20  # limits the memory that ranking takes
 
 
-class ScoredSets(NamedTuple):
-    """Sets, and the score of each of their labels."""
-
-    sets: FlatSets
-    scores: npt.NDArray[np.float64]
-
-
-def check_selection(top_k: int | None, mass: float | None, n_classes: int | None = None) -> None:
-    """Refuse impossible values of the two rules by which scores become sets."""
-    if top_k is not None:
-        whole_number(top_k, 1, "top_k")
-        if n_classes is not None and top_k > n_classes:
-            which = f"top_k is {top_k}, but there are scores of only {n_classes} classes"
-            raise InputError(f"{which}: lower it.")
-    if mass is not None and not 0 < mass <= 1:
-        raise InputError(f"mass is {mass}: it must be above 0 and at most 1.")
-
-
 def chosen_by_scores(
     scores: npt.NDArray[Any], top_k: int | None, mass: float | None
 ) -> npt.NDArray[np.bool_]:
-    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the
-    share `mass` of all.
+    """Which classes become candidates, (N, C): the `top_k` highest scores, or the fewest that reach
+    the share `mass` of all.
 
-    Args:
-        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores
-            the first counts as higher.
-        top_k: The number of candidates, or None.
-        mass: The share of the row's sum, or None.
-
-    Returns:
-        (N, C) booleans.
+    A score of zero never makes a candidate, and of equal scores the first counts as higher.
     """
     order = np.argsort(-scores, axis=1, kind="stable")
     if top_k is not None:
@@ -77,21 +51,17 @@ def tempered(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 def read_scores(
     matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None
-) -> ScoredSets:
+) -> FlatSets:
     """Read an N × C matrix of scores, which may be sparse."""
     if (top_k is None) == (mass is None):
         rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
         raise InputError(f"Scores become sets {rules}: give one of the two.")
-    if isinstance(matrix, Tensor):
-        matrix = matrix.detach().cpu().to_dense().double().numpy()
-    elif hasattr(matrix, "tocsr"):
-        matrix = matrix.tocsr()
-    else:
-        matrix = np.asarray(matrix)
-    names = check_shape(matrix, classes)
-    check_selection(top_k, mass, matrix.shape[1])
-    if matrix.dtype.kind not in "biuf":
-        raise InputError("The scores are not numbers: give one number per row and class.")
+    matrix, names = as_matrix(matrix, classes)
+    if mass is not None:
+        in_range(mass, "mass", 0, 1, above=True)
+    elif whole_number(top_k, 1, "top_k") > matrix.shape[1]:
+        which = f"top_k is {top_k}, but there are scores of only {matrix.shape[1]} classes"
+        raise InputError(f"{which}: lower it.")
     sizes = [np.zeros(1, dtype=np.int64)]
     numbers = [np.zeros(0, dtype=np.int64)]
     scores = [np.zeros(0)]
@@ -113,5 +83,5 @@ def read_scores(
         numbers.append(np.nonzero(chosen)[1])
         scores.append(block[chosen].astype(np.float64))
     indptr = np.cumsum(np.concatenate(sizes))
-    flat = FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names)
-    return ScoredSets(flat, np.concatenate(scores))
+    joined = np.concatenate(numbers), matrix.shape[1], names, np.concatenate(scores)
+    return FlatSets(indptr, *joined)

@@ -12,20 +12,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow, is_frame
-from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
-from ltpll.candidates.expressions import SetRules
-from ltpll.candidates.parsing import (
-    CLASS_LIMIT,
-    is_missing_value,
-    read_cells,
-    read_matrix,
-    read_sets,
+from ltpll.candidates.cells import (
+    PLAIN_ROW,
+    SEPARATOR,
+    FlatSets,
+    RowName,
+    no_candidates_error,
+    row_at,
 )
-from ltpll.candidates.scores import read_scores, tempered
+from ltpll.candidates.expressions import SetRules
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_matrix, read_source
+from ltpll.candidates.scores import DEFAULT_SCORES, read_scores, tempered
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
-from ltpll.formatting import are, counted
+from ltpll.formatting import are, counted, format_names
 
 VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
@@ -140,45 +140,26 @@ class Candidates:
             >>> Candidates.of(["Vulpes", "wolf"], taxonomy=taxonomy).row(0)
             [0, 1]
         """
-        has_rules = taxonomy is not None or empty != "stop"
-        module = type(source).__module__.split(".")[0]
-        is_table = is_frame(source)
-        is_array = isinstance(source, np.ndarray)
-        is_matrix = is_table or module == "scipy" or isinstance(source, Tensor)
-        is_matrix |= is_array and source.ndim != 1
-        if has_rules and is_matrix:
-            which = "taxonomy and empty are for names, but the candidates are a matrix"
-            raise InputError(f"{which}: omit them.")
-        if is_table:
-            frame = source if module == "pandas" else arrow_table(source).to_pandas()
-            source, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
-        elif is_arrow(source):
-            source = arrow_list(source)
-        elif is_array and not is_matrix:
-            source = source.tolist()
-        is_listed = isinstance(source, (list, tuple))
-        has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
-        has_cells = is_listed and (has_rules or has_scores or _all_strings(source))
         if isinstance(source, Candidates):
             found = source
-        elif is_matrix:
-            found = cls.from_matrix(source, classes=classes)
-        elif module == "pandas" or has_cells:
-            cells = source.tolist() if module == "pandas" else source
+        else:
             tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
             rules = SetRules(tree, empty)
-            sets, scores = read_cells(cells, separator, classes, n_classes, rules)
-            found = cls.from_flat(*sets)
-            found = found if scores is None else found.with_weights(tempered(scores))
-        elif not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
-            which = f"Candidates cannot be read from {shown(source)}"
-            raise InputError(f"{which}: give a 0/1 matrix, a list of sets or a list of strings.")
-        else:
-            found = cls.from_flat(*read_sets(source, classes, n_classes))
+            found = cls.from_sets(read_source(source, classes, n_classes, separator, rules))
         if n_classes not in (None, found.n_classes):
             own = counted(found.n_classes, "class", "classes")
             raise InputError(f"n_classes is {n_classes}, but the sets have {own}: leave it out.")
         return found if groups is None else found.with_groups(groups)
+
+    @classmethod
+    def from_sets(
+        cls, sets: FlatSets, row: RowName = PLAIN_ROW, scores: str = DEFAULT_SCORES
+    ) -> Candidates:
+        """Build candidates from sets that were read; scores weight them unless this is "none"."""
+        found = cls.from_flat(*sets[:4], row)
+        if sets.scores is None or scores == "none":
+            return found
+        return found.with_weights(tempered(sets.scores))
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None) -> Candidates:
@@ -195,7 +176,7 @@ class Candidates:
             >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
             [0, 2]
         """
-        return cls.from_flat(*read_matrix(matrix, classes))
+        return cls.from_sets(read_matrix(matrix, classes))
 
     @classmethod
     def from_scores(
@@ -230,8 +211,7 @@ class Candidates:
             >>> candidates.row(0), candidates.weights[:2]
             ([0, 2], tensor([0.5359, 0.4641]))
         """
-        sets, scores = read_scores(matrix, top_k, mass, classes)
-        return cls.from_flat(*sets).with_weights(tempered(scores))
+        return cls.from_sets(read_scores(matrix, top_k, mass, classes))
 
     @classmethod
     def from_flat(
@@ -274,14 +254,12 @@ class Candidates:
             range_ = f"classes are numbered 0 to {n_classes - 1}"
             raise InputError(f"{which}, but {range_}: correct the row or raise n_classes.")
         if n_classes > CLASS_LIMIT:
-            which = f"There would be {n_classes:,} classes, numbered from 0"
             raise InputError(
-                f"{which}, and more than {CLASS_LIMIT:,} cannot be learned: give labels that are "
-                "not class numbers as text, or with the list of classes."
+                f"There would be {n_classes:,} classes, more than {CLASS_LIMIT:,}: give labels "
+                "that are not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
-            which = f"There is only {n_classes} class"
-            raise InputError(f"{which}: learning to tell classes apart needs at least two.")
+            raise InputError(f"There is only {n_classes} class: there must be at least two.")
         # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
@@ -419,11 +397,8 @@ class Candidates:
         It is zero for other classes, and where all candidates have the same weight. None if nothing
         is known.
         """
-        return (
-            None
-            if self._log_weights is None
-            else self.spread_over_classes(self._log_weights, index)
-        )
+        flat = self._log_weights
+        return None if flat is None else self.spread_over_classes(flat, index)
 
     def spread_over_classes(self, flat: Tensor, index: Tensor) -> Tensor:
         """The values of some rows, (batch, C), from `flat`, which has one value per label.
@@ -466,9 +441,7 @@ class Candidates:
             >>> sets.with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
-        numbers = None
-        if groups is not None:
-            numbers = torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
+        numbers = None if groups is None else _group_numbers(groups, len(self)).to(self.device)
         observed = None if self.observed is None else self.observed.with_groups(groups)
         return self._copy_with(groups=numbers, observed=observed)
 
@@ -496,18 +469,11 @@ class Candidates:
         """
         if weights is None:
             return self._copy_with(weights=None)
-        return self._copy_with(
-            weights=torch.from_numpy(self._normalised_weights(weights)).to(self.device)
-        )
-
-    def _normalised_weights(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
-        """One weight per candidate; those of a row sum to one."""
         given = weights.detach().cpu() if isinstance(weights, Tensor) else weights
         try:
             values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            which = "The weights are not numbers"
-            raise InputError(f"{which}: give one positive number per candidate.") from None
+            raise InputError("The weights are not numbers: give one per candidate.") from None
         if values.shape != (len(self.labels),):
             which = f"The weights have shape {values.shape} for {len(self.labels)} candidates"
             raise InputError(f"{which}: give one number per candidate, row by row.")
@@ -522,12 +488,13 @@ class Candidates:
                 "candidates."
             )
         starts, sizes = offsets[:-1], np.diff(offsets)
-        most = np.repeat(np.maximum.reduceat(values, starts), sizes)
-        values = values / most  # so that no sum overflows
-        total = np.repeat(np.add.reduceat(values, starts), sizes)
-        values = np.maximum(values / total, LEAST_WEIGHT)
-        total = np.repeat(np.add.reduceat(values, starts), sizes)
-        return np.asarray(values / total, dtype=np.float32)
+        values = values / np.repeat(np.maximum.reduceat(values, starts), sizes)  # no sum overflows
+        values = np.maximum(
+            values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT
+        )
+        values = values / np.repeat(np.add.reduceat(values, starts), sizes)
+        shares = torch.from_numpy(values.astype(np.float32))
+        return self._copy_with(weights=shares.to(self.device))
 
     def select(self, rows: npt.ArrayLike | slice) -> Candidates:
         """The candidates of some rows, in the given order."""
@@ -600,13 +567,6 @@ class Candidates:
         parts: tuple[Tensor, ...] = rows.split(max(1, VALUES_PER_PASS // max(width, 1)))
         return parts
 
-    @property
-    def n_bytes(self) -> int:
-        """Memory in use, which grows when the first batch fills the table of positions."""
-        flat = (self.offsets, self.labels, self.groups, self.weights, self._log_weights)
-        kept = (*flat, self._slots, *(self.__dict__.get("_table") or ()))
-        return sum(t.numel() * t.element_size() for t in kept if t is not None)
-
     def __repr__(self) -> str:
         mean = f"{len(self.labels) / max(len(self), 1):.2f} candidates per row"
         return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean})"
@@ -627,14 +587,13 @@ class Candidates:
         if bool((self.sizes == self.sizes[0]).all()):
             by_row = self.labels.view(len(self), -1)
             if bool((by_row == by_row[0]).all()):
-                names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
+                names = format_names([str(self.classes[label]) for label in self.row(0)], 10)
                 which = f"All {len(self)} rows have the same candidates ({names})"
                 problem = "so the classes cannot be told apart"
                 raise InputError(f"{which}, {problem}: check how the sets were read.")
         never = torch.nonzero(self.rows_per_class() == 0).flatten().tolist()
         if never:
-            names = ", ".join(shown(self.classes[label]) for label in never[:5])
-            names += ", …" if len(never) > 5 else ""
+            names = format_names([shown(self.classes[label]) for label in never], 5)
             them = "it: remove it" if len(never) == 1 else "them: remove them"
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate "
@@ -645,14 +604,7 @@ class Candidates:
             )
 
 
-def _all_strings(cells: Sequence[Any]) -> bool:
-    """Whether there are strings, and nothing else but missing values."""
-    return any(isinstance(cell, str) for cell in cells) and all(
-        isinstance(cell, str) or is_missing_value(cell) for cell in cells
-    )
-
-
-def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.int64]:
+def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> Tensor:
     """Number groups in order of first appearance."""
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
@@ -664,4 +616,4 @@ def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.in
             which = f"{PLAIN_ROW(i)} has the group {shown(group)}"
             raise InputError(f"{which}: give a name or number, which may be the row's own.")
         number.setdefault(group, len(number))
-    return np.asarray([number[group] for group in listed], dtype=np.int64)
+    return torch.tensor([number[group] for group in listed])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
 from ltpll.errors import InputError, shown
-
-Where = Callable[[int], str]
-"""How a message refers to an entry, which is numbered from 0."""
 
 
 class Taxonomy:
@@ -39,14 +35,6 @@ class Taxonomy:
             if parent:
                 children.setdefault(parent, []).append(name)
         self._inner = children.keys()
-        # A genus without species is probably incomplete, but a species need not have subspecies
-        # because some do.
-        of_rank = Counter(self.ranks.values())
-        of_groups = Counter(self.ranks[name] for name in children if name in self.ranks)
-        group_ranks = {rank for rank, n in of_groups.items() if 2 * n > of_rank[rank]}
-        childless = {
-            name for name in parents if name not in children and self.ranks.get(name) in group_ranks
-        }
         # Every node has the leaves at an interval of all leaves, so that memory does not grow with
         # the depth of the tree.
         leaves: list[str] = []
@@ -62,12 +50,14 @@ class Taxonomy:
                 first[name] = len(leaves)
                 waiting.append((name, True))
                 waiting += [(child, False) for child in reversed(children.get(name, ()))]
-                if name not in children and name not in childless:
+                if name not in children:
                     leaves.append(name)
         self.leaves = tuple(leaves)
         lost = next((name for name in parents if name not in first), None)
         if lost is not None:
-            which = f"{shown(_on_circle(lost, parents))} is among its own parents"
+            for _ in parents:  # to a name that lies on the circle
+                lost = parents[lost] or lost
+            which = f"{shown(lost)} is among its own parents"
             raise InputError(f"The taxonomy goes round in a circle: {which}; correct one.")
 
     @property
@@ -86,47 +76,28 @@ class Taxonomy:
         return rest if rest in self._interval and self.ranks.get(rest) == rank else name
 
     def classes_below(self, name: str) -> tuple[str, ...]:
-        """The classes that a name stands for.
+        """The classes that a name stands for: the class itself, or all leaves below a group.
 
         Args:
             name: A class, a group, or a group with its rank, such as `genus:Vulpes`.
 
-        Returns:
-            The class itself, or all leaves below the group.
-
         Raises:
-            InputError: The name is not in the taxonomy, has another rank, or is a group without
-                classes; the message is the end of a sentence that names the row.
+            InputError: The name is not in the taxonomy; the message is the end of a sentence that
+                names the row.
         """
         bare = self.without_rank(name)
         if bare not in self._interval:
-            rest = name.partition(":")[2].strip()
-            if rest in self._interval:
-                actual = self.ranks.get(rest)
-                known = f"has the rank {shown(actual)}" if actual else "has no rank"
-                which = f"{shown(name)}, but {shown(rest)} {known} in the taxonomy"
-                raise InputError(f"{which}: correct the rank, or omit it")
             guess = get_close_matches(name, list(self._interval), n=1)
             hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
             which = f"{shown(name)}, which is not in the taxonomy{hint}"
-            raise InputError(f"{which}: correct it, or add it to the taxonomy")
+            raise InputError(f"{which}: correct the name or its rank, or add it to the taxonomy")
         start, end = self._interval[bare]
-        if start == end:
-            which = f"{shown(name)}, a group without any class below it in the taxonomy"
-            raise InputError(f"{which}: add its classes, or name a class")
         return self.leaves[start:end]
 
 
-def _on_circle(name: str, parents: Mapping[str, str | None]) -> str:
-    """A name that lies on the circle to which the parents of `name` lead."""
-    seen: set[str] = set()
-    while name not in seen:
-        seen.add(name)
-        name = parents.get(name) or name
-    return name
-
-
-def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Taxonomy:
+def build_taxonomy(
+    entries: Iterable[tuple[str, str, str]], where: Callable[[int], str]
+) -> Taxonomy:
     """A taxonomy from name, parent and rank of each entry; an empty parent or rank is none.
 
     Raises:

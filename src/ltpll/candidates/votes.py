@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,28 +73,21 @@ def drop_repeated_votes(
 # ---- sets -------------------------------------------------------------------------------------
 
 
-class Rule(NamedTuple):
-    """Candidates have at least `votes` votes and, unless `top` is 0, are among the `top` first."""
-
-    votes: int
-    top: int
-
-
-def vote_rule(text: str) -> Rule:
-    """Parse the rule by which votes make sets.
+def vote_rule(text: str) -> tuple[int, int]:
+    """The fewest votes of a candidate, and how many labels with the most votes count (0 for all).
 
     `union` means all labels, `votes-2` those of at least two annotators, and `top-3` the three most
     frequent ones. `votes>=2` is the same as `votes-2`, but has to be quoted in a shell.
     """
     plain = text.strip().lower()
     found = re.fullmatch(r"votes(?:-|\s*>=\s*)([0-9]{1,9})|top-([0-9]{1,9})|union", plain)
-    rule = Rule(int(found[1] or 1), int(found[2] or 0)) if found else Rule(0, 0)
-    if rule.votes < 1 or (plain.startswith("top") and rule.top < 1):
+    least, top = (int(found[1] or 1), int(found[2] or 0)) if found else (0, 0)
+    if least < 1 or (plain.startswith("top") and top < 1):
         raise InputError(
             f"{shown(text)} is not a rule for turning votes into sets: give one of union, votes-2 "
             "and top-3, with a number of at least 1."
         )
-    return rule
+    return least, top
 
 
 def voted_candidates(
@@ -105,23 +98,18 @@ def voted_candidates(
     weights: str,
     task: Callable[[int], str],
 ) -> Candidates:
-    """The candidate sets of votes, weighted by them.
+    """The candidate sets of votes, weighted by them, as in `candidates_from_votes`.
 
-    Args:
-        votes: The votes.
-        n_rows: The number of examples.
-        classes: The names of the classes.
-        rule: Which labels become candidates (see `vote_rule`).
-        weights: "counts" for the share of the votes, "reliability" for the likelihood of the votes
-            (see `vote_likelihoods`) or "none". Weights say how well a label explains the votes,
-            however frequent the label is.
-        task: How a message refers to an example.
+    `task` is how a message refers to an example. Weights say how well a label explains the votes,
+    however frequent the label is.
     """
-    check_vote_weights(weights)
+    if weights not in VOTE_WEIGHTS:
+        which = f"The vote weights are {shown(weights)}"
+        raise InputError(f"{which}: choose reliability, counts or none.")
     n_classes = len(classes)
     keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
     rows = keys // n_classes
-    kept = _chosen_by_rule(rows, times, n_rows, vote_rule(rule), task)
+    kept = _chosen_by_rule(rows, times, n_rows, rule, task)
     indptr = np.searchsorted(rows[kept], np.arange(n_rows + 1))
     sets = Candidates.from_flat(indptr, keys[kept] % n_classes, n_classes, tuple(classes))
     if weights == "none":
@@ -133,37 +121,37 @@ def voted_candidates(
 
 
 def _chosen_by_rule(
-    rows: Numbers, times: Numbers, n_rows: int, rule: Rule, task: Callable[[int], str]
+    rows: Numbers, times: Numbers, n_rows: int, rule: str, task: Callable[[int], str]
 ) -> npt.NDArray[np.bool_]:
     """Which pairs of an example and a label, with their numbers of votes, a rule chooses.
 
     Labels that tie with the last of the top k are chosen, too. Where no label has enough votes,
     nothing is agreed on, so all of them are chosen.
     """
+    least, top = vote_rule(rule)
     start = np.searchsorted(rows, np.arange(n_rows + 1))
     voted = np.diff(start) > 0
     if not voted.all():
         raise InputError(
             f"{task(int(np.argmin(voted)))} has no votes: give every example at least one."
         )
-    if rule.top:
+    if top:
         # The number of votes of each example's k-th label; one with fewer labels keeps them all.
-        last = np.minimum(start[:-1] + rule.top, start[1:]) - 1
+        last = np.minimum(start[:-1] + top, start[1:]) - 1
         return np.asarray(times >= times[np.lexsort((-times, rows))][last][rows])
-    chosen = times >= rule.votes
+    chosen = times >= least
     empty = np.bincount(rows[chosen], minlength=n_rows) == 0
     if empty.all():
         raise InputError(
-            f"{task(0)} has no label with at least {rule.votes} votes, and neither has any other: "
+            f"{task(0)} has no label with at least {least} votes, and neither has any other: "
             "require fewer votes, or use union or top-1."
         )
-    n = int(empty.sum())
-    if n:
-        first = task(int(np.argmax(empty))) + (", …" if n > 1 else "")
+    if empty.any():
+        n = int(empty.sum())
         warnings.warn(
             f"{n:,} of {counted(n_rows, 'task')} {'has' if n == 1 else 'have'} no label with at "
-            f"least {rule.votes} votes ({first[0].lower()}{first[1:]}): all their labels are "
-            "candidates.",
+            f"least {least} votes ({task(int(np.argmax(empty)))}{', …' if n > 1 else ''}): all "
+            "their labels are candidates.",
             InputWarning,
             stacklevel=4,
         )
@@ -171,12 +159,6 @@ def _chosen_by_rule(
 
 
 # ---- weights ----------------------------------------------------------------------------------
-
-
-def check_vote_weights(how: str) -> None:
-    """Refuse an unknown way to weight candidates by votes."""
-    if how not in VOTE_WEIGHTS:
-        raise InputError(f"The vote weights are {shown(how)}: choose reliability, counts or none.")
 
 
 def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floats:
@@ -188,11 +170,6 @@ def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floa
     towards its mean: a is right with probability r_a, and errs as annotators together do. If an
     annotator gives an example several labels, one of them is right with probability r_a, and no
     label is preferred to the others.
-
-    Args:
-        votes: The votes.
-        n_rows: The number of examples, each with at least one vote.
-        n_classes: The number of classes.
 
     Returns:
         One number for each distinct pair of example and label in the votes, sorted; those of an

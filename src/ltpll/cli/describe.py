@@ -18,7 +18,7 @@ from ltpll.runs.run_files import RunFile
 from ltpll.settings import values_of
 
 if TYPE_CHECKING:
-    from ltpll.analysis.describe import Description
+    from ltpll.analysis import Description
     from ltpll.convert.candidate_files import LabelledSets
 
 REGIMES = {
@@ -58,7 +58,7 @@ def describe(
     zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
     .json file of a labelling tool or a detector.
     """
-    from ltpll.analysis.describe import describe as describe_sets
+    from ltpll.analysis import describe as describe_sets
     from ltpll.convert.candidate_files import read_candidates
 
     path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]

@@ -1,8 +1,5 @@
 """Priors: what the candidate sets alone say about the class prior."""
 
-from __future__ import annotations
-
-from ltpll.priors.estimate import PriorEstimate, estimate_prior
-from ltpll.priors.known import known_prior
+from ltpll.priors.estimate import PriorEstimate, estimate_prior, known_prior
 
 __all__ = ["PriorEstimate", "estimate_prior", "known_prior"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,11 +13,16 @@ from scipy.special import ndtr  # scipy.stats would take a second to import
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import outside_odds
-from ltpll.errors import InputError
-from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
-from ltpll.priors.grouping import Clusters, single_rows
+from ltpll.errors import InputError, shown
+from ltpll.priors.distinct_sets import (
+    DistinctSets,
+    average_prior,
+    distinct_sets,
+    em_deviation,
+    em_prior,
+)
+from ltpll.priors.grouping import Clusters, groups_of_each_set
 from ltpll.priors.regime import Evidence, Regime, decide_regime
-from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 from ltpll.validation import in_range
 
 Array = npt.NDArray[np.float64]
@@ -178,15 +183,20 @@ def estimate_prior(
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
     em_noise = _em_deviation(sets, em, odds)
-    average_noise = _average_deviation(sets, decision.clusters or single_rows(sets))
+    single = groups_of_each_set(sets, np.ones(len(sets.counts), dtype=np.int64))
+    average_noise = _average_deviation(sets, decision.clusters or single)
     rule: str = how
     if how == "auto":
         rule = {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
+        # EM and the average weigh by their precision; half of their distance is the bias of each.
         apart = np.abs(em - average)
-        weight = _em_weight(em_noise, average_noise, apart)
+        em_error, average_error = (
+            float(noise @ noise + apart @ apart / 4) for noise in (em_noise, average_noise)
+        )
+        weight = average_error / max(em_error + average_error, 1e-300)
         estimate = weight * em + (1 - weight) * average
         deviation = (apart + em_noise + average_noise) / 2
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
@@ -196,12 +206,11 @@ def estimate_prior(
         lower, upper = estimate - width * deviation, estimate + width * deviation
     # A class is true in every row of which it is the only candidate, and only where it is a
     # candidate, unless sets lack the true label.
-    possible = sets.appearances / sets.n
+    single_rows, possible = sets.counts * (sets.sizes == 1), sets.appearances / sets.n
     least: Any = 0.0
     most: Any = 1.0
     if not np.any(missing):
-        least = sets.sum_per_class(sets.counts * (sets.sizes == 1)) / sets.n
-        most = possible
+        least, most = sets.sum_per_class(single_rows) / sets.n, possible
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
@@ -215,21 +224,11 @@ def estimate_prior(
         average=average,
         deviation=deviation,
         em_gap=gap,
-        singletons=float(sets.counts[sets.sizes == 1].sum()) / sets.n,
+        singletons=float(single_rows.sum()) / sets.n,
         width=float(width),
         how=how,
         seen=possible > 0,
     )
-
-
-def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
-    """The weight of EM beside the average, by their precision.
-
-    Half of their distance counts as the bias of each.
-    """
-    em_error = float(em_noise @ em_noise + apart @ apart / 4)
-    average_error = float(average_noise @ average_noise + apart @ apart / 4)
-    return average_error / max(em_error + average_error, 1e-300)
 
 
 def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
@@ -242,19 +241,12 @@ def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
     around_prior = em_deviation(sets, interior, odds)
-    if around_prior is None:
-        around_prior = _moment_deviation(sets)
+    if around_prior is None:  # that of class appearances is larger, but needs no matrix of classes
+        share = sets.appearances / sets.n
+        rate = (sets.mean_size - 1) / (sets.n_classes - 1)
+        around_prior = np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
     variance: Array = np.maximum(around_prior**2 - interior * (1 - interior) / sets.n, 0.0)
     return np.sqrt(variance)
-
-
-def _moment_deviation(sets: DistinctSets) -> Array:
-    """Standard deviations of the shares that class appearances imply: larger than those of EM, but
-    no matrix of all classes is needed.
-    """
-    share = sets.appearances / sets.n
-    rate = (sets.mean_size - 1) / (sets.n_classes - 1)
-    return np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
 
 
 def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
@@ -273,3 +265,78 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
     per_set = np.bincount(clusters.of_set, variance, len(sets.counts)).astype(np.float64)
     return np.sqrt(sets.sum_per_class(per_set)) / sets.n
+
+
+# ---- known shares --------------------------------------------------------------------------------
+
+
+def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
+    """The class prior that a user knows, in place of the one that the candidate sets imply.
+
+    Args:
+        candidates: The candidate sets.
+        shares: The share or count of each class in the order of `candidates.classes`, or a mapping
+            from every class to its share or count, or to a pair of a lower and an upper bound of
+            its share.
+
+    Returns:
+        The given shares as an estimate, with the evidence of the sets.
+
+    Raises:
+        InputError: A class is missing or unknown, or a share is not possible.
+
+    Examples:
+        >>> known_prior(Candidates.of(["cat|dog", "cat"]), {"cat": 3, "dog": 1}).estimate
+        array([0.75, 0.25])
+    """
+    names = [str(name) for name in candidates.classes]
+    if isinstance(shares, Mapping):
+        by_name = {str(name): entry for name, entry in shares.items()}
+        differing = sorted(set(names) ^ set(by_name))
+        if differing:
+            problem = "has no share" if differing[0] in names else "is not a class of these sets"
+            which = f"{shown(differing[0])} {problem}"
+            raise InputError(f"{which}: give the share of every class, and of no other.")
+        entries = [by_name[name] for name in names]
+    else:
+        entries = list(shares if isinstance(shares, Sequence) else np.asarray(shares).tolist())
+    if len(entries) != len(names):
+        raise InputError(
+            f"There are {len(entries)} class shares for {len(names)} classes: give one per class."
+        )
+    bounds = np.asarray([_bounds_of_share(*one) for one in zip(names, entries, strict=True)])
+    lower, upper = bounds[:, 0], bounds[:, 1]
+    if (lower == upper).all():
+        total = lower.sum()
+        if total <= 0:
+            raise InputError("All class shares are zero: give the share of each class.")
+        lower = upper = estimate = lower / total
+    else:
+        if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
+            sums = f"{lower.sum():.3g} and the upper bounds to {upper.sum():.3g}"
+            which = f"The lower bounds of the class shares sum to {sums}"
+            raise InputError(f"{which}: shares that sum to 1 must fit between them.")
+        # The point between the bounds whose shares sum to one.
+        part = (1 - lower.sum()) / max((upper - lower).sum(), 1e-12)
+        estimate = lower + part * (upper - lower)
+    found = estimate_prior(candidates)
+    return replace(
+        found,
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        deviation=(upper - lower) / (2 * found.width),
+        how="given",
+        because="the class shares were given",
+    )
+
+
+def _bounds_of_share(name: str, entry: Any) -> tuple[float, float]:
+    pair = tuple(entry) if isinstance(entry, (list, tuple)) else (entry, entry)
+    numbers = len(pair) == 2 and all(
+        isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair
+    )
+    if not numbers or pair[0] > pair[1]:
+        which = f"The share of class {shown(name)} is {shown(entry)}"
+        raise InputError(f"{which}: give a number of at least 0, or a lower and an upper bound.")
+    return float(pair[0]), float(pair[1])

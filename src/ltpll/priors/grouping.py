@@ -33,10 +33,7 @@ class Clusters(NamedTuple):
 
     @property
     def completeness(self) -> float:
-        """The share of the candidates of groups of several labels that have a row of their own.
-
-        1 if every group is complete.
-        """
+        """The share of the candidates of groups of several labels that have a row of their own."""
         several = self.sizes > 1
         needed, times = self.sizes[several], self.times[several]
         covered = np.minimum(self.rows[several], needed)
@@ -47,21 +44,14 @@ def runs_of_equal_sets(sets: DistinctSets, order: Numbers | None = None) -> Clus
     """Neighbouring rows with equal sets, as groups."""
     rows = sets.of_row if order is None else sets.of_row[order]
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
-    lengths = np.diff(np.append(starts, len(rows)))
     of_set = rows[starts]
+    lengths = np.diff(np.append(starts, len(rows)))
     return Clusters(sets.sizes[of_set], lengths, of_set, np.ones(len(of_set)))
 
 
-def equal_sets(sets: DistinctSets) -> Clusters:
-    """All rows with equal sets, as groups."""
-    numbers = np.arange(len(sets.counts))
-    return Clusters(sets.sizes, sets.counts.astype(np.int64), numbers, np.ones(len(numbers)))
-
-
-def single_rows(sets: DistinctSets) -> Clusters:
-    """Each row as a group of its own."""
-    numbers = np.arange(len(sets.counts))
-    return Clusters(sets.sizes, np.ones_like(numbers), numbers, sets.counts)
+def groups_of_each_set(sets: DistinctSets, rows: Numbers) -> Clusters:
+    """Groups in which each distinct set has the given number of rows."""
+    return Clusters(sets.sizes, rows, np.arange(len(rows)), sets.counts / rows)
 
 
 def typical_groups(sets: DistinctSets) -> Clusters:
@@ -74,8 +64,7 @@ def typical_groups(sets: DistinctSets) -> Clusters:
     for size in np.unique(sets.sizes):
         same = sets.sizes == size
         rows[same] = math.ceil(3 * np.median(sets.counts[same]))
-    rows = np.minimum(rows, sets.counts.astype(np.int64))
-    return Clusters(sets.sizes, rows, np.arange(len(rows)), sets.counts / rows)
+    return groups_of_each_set(sets, np.minimum(rows, sets.counts.astype(np.int64)))
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
@@ -84,8 +73,7 @@ def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
 
     Groups of one row say nothing, so they do not count.
     """
-    pairs, rows = np.unique(np.stack([groups, sets.of_row]), axis=1, return_counts=True)
-    group, of_set = pairs
+    (group, of_set), rows = np.unique(np.stack([groups, sets.of_row]), axis=1, return_counts=True)
     clusters = Clusters(sets.sizes[of_set], rows, of_set, np.ones(len(rows)))
     first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
     most, total = np.maximum.reduceat(rows, first), np.add.reduceat(rows, first)
@@ -95,20 +83,18 @@ def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
 
 
 class OrderTest(NamedTuple):
-    """Neighbouring rows with equal sets of several labels, and how complete their runs are."""
+    """Neighbouring rows with equal sets of several labels, and how complete their runs are.
+
+    `gain` is how much of what shuffled rows lack to complete groups the order supplies.
+    """
 
     equal: float
     expected: float
     p: float
     completeness: float
     expected_completeness: float
+    gain: float
     sorted: bool
-
-    @property
-    def gain(self) -> float:
-        """How much of what shuffled rows lack to complete groups the order supplies."""
-        lacking = max(1 - self.expected_completeness, 1e-9)
-        return (self.completeness - self.expected_completeness) / lacking
 
 
 def order_test(sets: DistinctSets) -> OrderTest | None:
@@ -118,14 +104,11 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
     label. If they may have been sorted by set, which leaves one run of each set in a block, runs of
     equal sets say nothing, and the result is marked as `sorted`. The number of equal neighbours
     among shuffled rows has at most about twice its mean as variance, from which the p-value
-    follows.
-
-    Returns:
-        The result, or None if there are no two neighbouring rows of several labels.
+    follows. None if there are no two neighbouring rows of several labels.
     """
     several = sets.sizes[sets.of_row] > 1
-    neighbours = several[1:] & several[:-1]
-    if not neighbours.any():
+    n = int((several[1:] & several[:-1]).sum())
+    if n == 0:
         return None
     found = runs_of_equal_sets(sets)
     of_run = _label_blocks(sets, found)
@@ -137,32 +120,30 @@ def order_test(sets: DistinctSets) -> OrderTest | None:
             order = rng.permutation(len(several))
         else:
             order = np.lexsort((rng.random(len(several)), blocks))
-        equal.append(_equal_neighbours(sets, order))
-        completeness.append(runs_of_equal_sets(sets, order).completeness)
-    observed, mean = _equal_neighbours(sets), float(np.mean(equal))
+        shuffled = runs_of_equal_sets(sets, order)
+        equal.append(_equal_neighbours(shuffled))
+        completeness.append(shuffled.completeness)
+    observed, mean, usual = _equal_neighbours(found), np.mean(equal), float(np.mean(completeness))
     z = (observed - mean) / math.sqrt(2 * mean + 1)
-    n = int(neighbours.sum())
+    is_sorted = False
+    if blocks is not None:  # nearly all sets have one run in each block
+        multiple = (sets.sizes > 1) & (sets.counts > 1)
+        in_block = np.unique((blocks * len(sets.counts) + sets.of_row)[multiple[sets.of_row]])
+        is_sorted = int(multiple[found.of_set].sum()) <= 1.1 * len(in_block)
     return OrderTest(
         equal=observed / n,
-        expected=mean / n,
+        expected=float(mean) / n,
         p=0.5 * math.erfc(z / math.sqrt(2)),
         completeness=found.completeness,
-        expected_completeness=float(np.mean(completeness)),
-        sorted=blocks is not None and _one_run_per_block(sets, found, blocks),
+        expected_completeness=usual,
+        gain=(found.completeness - usual) / max(1 - usual, 1e-9),
+        sorted=is_sorted,
     )
 
 
-def _one_run_per_block(sets: DistinctSets, found: Clusters, blocks: Numbers) -> bool:
-    """Whether nearly all sets have one run in each block, as in a sorted table."""
-    multiple = (sets.sizes > 1) & (sets.counts > 1)
-    in_block = np.unique((blocks * len(sets.counts) + sets.of_row)[multiple[sets.of_row]])
-    return int(multiple[found.of_set].sum()) <= 1.1 * len(in_block)
-
-
-def _equal_neighbours(sets: DistinctSets, order: Numbers | None = None) -> int:
+def _equal_neighbours(runs: Clusters) -> int:
     """The number of rows of several labels whose set is that of the row before."""
-    rows = sets.of_row if order is None else sets.of_row[order]
-    return int(((rows[1:] == rows[:-1]) & (sets.sizes[rows[1:]] > 1)).sum())
+    return int((runs.rows - 1)[runs.sizes > 1].sum())
 
 
 def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
@@ -205,10 +186,8 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
     If they were, from whatever distribution of sets, the counts of sets of one size follow a
     mixture of Poisson distributions, which cannot lack small counts. In grouped data no set of k
     labels has fewer than k rows. The best mixture (found by EM, given that unseen sets are not
-    counted) tells how many sets should have fewer rows than labels.
-
-    Returns:
-        The result, or None if no set has several labels.
+    counted) tells how many sets should have fewer rows than labels. None if no set has several
+    labels.
     """
     if (sets.sizes == 1).all():
         return None
@@ -219,9 +198,9 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
         too_few += int((counts < size).sum())
         expected += share * len(counts)
         variance += share * (1 - share) * len(counts)
-    z = (expected - too_few) / math.sqrt(variance + 1)
-    p = 0.5 * math.erfc(z / math.sqrt(2))
-    return CountTest(too_few, expected, p, equal_sets(sets).completeness)
+    p = 0.5 * math.erfc((expected - too_few) / math.sqrt(variance + 1) / math.sqrt(2))
+    together = groups_of_each_set(sets, sets.counts.astype(np.int64))
+    return CountTest(too_few, expected, p, together.completeness)
 
 
 def _mixture_below(counts: Numbers, size: int) -> float:
@@ -229,11 +208,10 @@ def _mixture_below(counts: Numbers, size: int) -> float:
     if counts.max() == 1:
         return 1.0
     highest = 4 * size + 10  # what exceeds it tells nothing about small counts
-    clipped = np.minimum(counts, highest)
-    seen, times = np.unique(clipped, return_counts=True)
+    seen, times = np.unique(np.minimum(counts, highest), return_counts=True)
     rates = np.geomspace(0.01, 3 * highest, RATES)
-    log_factorial = np.cumsum(np.log(np.arange(1, highest + 1)))
     values = np.arange(1, highest + 1)
+    log_factorial = np.cumsum(np.log(values))
     unseen = np.log(-np.expm1(-rates))[:, None]
     table = np.exp(values * np.log(rates)[:, None] - rates[:, None] - log_factorial - unseen)
     table[:, -1] = np.maximum(1 - table[:, :-1].sum(1), 0)

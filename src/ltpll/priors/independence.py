@@ -41,11 +41,8 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
     Each set becomes a vector with a one for each pair of its labels, from which the closest sums of
     one term per label are subtracted. With independent wrong labels these vectors have mean zero
     for every prior and size, so that Σ_{i≠j} ⟨x_i, x_j⟩ has mean zero. Large values, of sets that
-    overlap in more pairs than they should, count against independence.
-
-    Returns:
-        The sum in standard deviations and its p-value, or None if no set can tell, with fewer than
-        four classes or without sets of 2 to C − 2 labels.
+    overlap in more pairs than they should, count against independence. None if no set can tell,
+    with fewer than four classes or without sets of 2 to C − 2 labels.
     """
     n_classes = sets.n_classes
     sizes = sets.sizes.astype(float)
@@ -91,11 +88,7 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
 
     Of a class with share π_j, a share π_j + (1 − π_j) (k − 1) / (C − 1) of the sets of size k
     contain it, which gives one unbiased estimate of π per set. A contrast between small and large
-    sets has mean zero for every prior.
-
-    Returns:
-        The squared contrast in standard deviations and its p-value, or None if all sets have the
-        same size.
+    sets has mean zero for every prior. None if all sets have the same size.
     """
     n_classes, sizes, counts = sets.n_classes, sets.sizes.astype(float), sets.counts
     known = (n_classes - sizes) / (n_classes - 1)  # 1 for a single label, 0 for a set of all labels
@@ -131,12 +124,7 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
 
 
 def absences_test(sets: DistinctSets) -> Outcome:
-    """Test whether some class is a candidate less often than one that is never true.
-
-    Returns:
-        The share of sets that contain the rarest candidate, the share for a class that is never
-        true, and the p-value.
-    """
+    """Test whether some class is a candidate less often than one that is never true."""
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     rarest = float(sets.appearances.min())
     p = min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
@@ -146,10 +134,8 @@ def absences_test(sets: DistinctSets) -> Outcome:
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Positions of the sets of some random rows."""
     n = int(counts.sum())
-    if n <= SAMPLED_ROWS:
-        chosen = np.arange(n)
-    else:
-        chosen = np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
+    few = n <= SAMPLED_ROWS
+    chosen = np.arange(n) if few else np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
     return np.searchsorted(np.cumsum(counts), chosen, side="right")
 
 

@@ -38,9 +38,6 @@ def joining_rates(sets: DistinctSets) -> Array:
     give, since the true labels are unknown; iterating with the labels that they make probable (EM)
     gives extreme rates, which cost labels on real features (docs/beyond.md).
 
-    Args:
-        sets: The distinct candidate sets.
-
     Returns:
         The rates, (C, C), symmetric; the diagonal has no meaning.
 
@@ -51,12 +48,10 @@ def joining_rates(sets: DistinctSets) -> Array:
         True
     """
     weights = sets.counts / sets.sizes
-    together = _pair_sums(sets, weights)
     rows = sets.sum_per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
-    rates: Array = (2 * together + PSEUDO_ROWS * mean) / shared
-    return rates
+    return np.asarray((2 * _pair_sums(sets, weights) + PSEUDO_ROWS * mean) / shared)
 
 
 def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
@@ -75,16 +70,13 @@ def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
 def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     """How well each candidate explains the other labels of its set.
 
-    Args:
-        candidates: The candidate sets. If answers have replaced some of them, the rates are those
-            of the sets before.
-        power: The power of the likelihood; below 1, since labels of a set are not independent, and
-            counting each of them in full would overstate what they say.
+    The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the
+    `joining_rates` q of the sets before answers replaced some of them. A power below 1 allows for
+    labels of a set that are not independent.
 
     Returns:
         For each candidate, in the order of `candidates.labels`, the log of its probability times
-        the size of its set: zero if all candidates explain the set equally well. The probability of
-        y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power, with the `joining_rates` q.
+        the size of its set: zero if all candidates explain the set equally well.
 
     Examples:
         >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
@@ -98,9 +90,8 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
     found = torch.empty(len(candidates.labels), device=candidates.device)
     looks_up = candidates.max_size**2 * CHEAPER < candidates.n_classes**2
-    for index in candidates.row_blocks(
-        candidates.max_size**2 if looks_up else candidates.n_classes
-    ):
+    width = candidates.max_size**2 if looks_up else candidates.n_classes
+    for index in candidates.row_blocks(width):
         labels, filled = candidates.rows(index).labels, candidates.is_candidate_slot(index)
         if looks_up:
             pairs = joins[labels[:, :, None], labels[:, None, :]]
@@ -118,12 +109,8 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
 class FadingEvidence:
     """The evidence of the candidates of every row, whose weight falls to zero during training.
 
-    It is computed from the sets, so it needs no checkpoint.
-
-    Args:
-        candidates: The candidate sets.
-        power: The power of the likelihood of a set.
-        until: The share of the epochs after which the evidence no longer counts.
+    It is computed from the sets, so it needs no checkpoint, and no longer counts after the share
+    `until` of the epochs.
     """
 
     def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:

@@ -30,7 +30,6 @@ from ltpll.priors.grouping import (
 from ltpll.priors.independence import absences_test, pairs_test, sizes_test
 
 Regime = Literal["independent", "co-occurrence", "unclear", "known"]
-Speaks = Literal["independent", "not independent", "co-occurrence", "not co-occurrence", "neither"]
 
 SIZE = 0.01
 GROUP_SIZE = 0.001
@@ -52,7 +51,7 @@ class Evidence:
     observed: float
     expected: float | None
     p: float | None
-    speaks_for: Speaks
+    speaks_for: str
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,6 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
 
     Groups that share their sets, given or visible in the order or in the counts of equal sets, mean
     co-occurrence. Otherwise wrong labels are independent unless one of three tests rejects that.
-
-    Args:
-        sets: The distinct candidate sets.
-        groups: The picture or scene that each row belongs to, if known.
-
-    Returns:
-        The regime and the evidence for it.
     """
     if (sets.sizes == 1).all():
         return Decision("known", "every set has a single label, so the class counts are known", [])
@@ -101,8 +93,9 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
         because = "sets like these cannot show whether wrong labels join independently"
     else:
         because = "no test rejects that wrong labels join independently of the true label"
-    regime: Regime = "unclear" if rejected or not testable else "independent"
-    return Decision(regime, told + because, evidence)
+    return Decision(
+        "unclear" if rejected or not testable else "independent", told + because, evidence
+    )
 
 
 def _read_groups(
@@ -110,16 +103,16 @@ def _read_groups(
 ) -> tuple[str, Clusters | None]:
     """Whether the given groups share their sets: the reason, and the groups if they do."""
     clusters, agreeing = given_groups(sets, groups)
-    share, complete = agreeing >= AGREEING, clusters.completeness >= COMPLETE
-    for what, value, enough in (
-        ("rows with their group's set", agreeing, share),
-        ("labels with a row in group", clusters.completeness, complete),
+    complete = clusters.completeness
+    for what, value, least in (
+        ("rows with their group's set", agreeing, AGREEING),
+        ("labels with a row in group", complete, COMPLETE),
     ):
-        speaks: Speaks = "co-occurrence" if enough else "not co-occurrence"
-        evidence.append(Evidence(what, value, None, None, speaks))
-    if not share:
+        speaks_for = "co-occurrence" if value >= least else "not co-occurrence"
+        evidence.append(Evidence(what, value, None, None, speaks_for))
+    if agreeing < AGREEING:
         return "rows of a group do not share one set; ", None
-    if not complete:
+    if complete < COMPLETE:
         fewer = "groups have fewer rows than labels, so that most labels cannot be true in them; "
         return fewer, None
     return "the rows of a group share one set, and there are rows for all of its labels", clusters
@@ -131,11 +124,11 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
     if order is not None:
         complete = order.completeness >= COMPLETE and order.gain >= GAIN
         found = order.p < GROUP_SIZE and complete and not order.sorted
-        speaks: Speaks = "co-occurrence" if found else "neither"
+        speaks_for = "co-occurrence" if found else "neither"
         which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
         shares = order.completeness, order.expected_completeness
-        evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks))
-        evidence.append(Evidence("labels with a row in runs", *shares, None, speaks))
+        evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks_for))
+        evidence.append(Evidence("labels with a row in runs", *shares, None, speaks_for))
         if found:
             because = "neighbouring rows share their sets, in runs with rows for all labels"
             return because, runs_of_equal_sets(sets)
@@ -143,9 +136,9 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
     if counts is None:
         return None
     found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
-    speaks = "co-occurrence" if found else "neither"
+    speaks_for = "co-occurrence" if found else "neither"
     what = "sets with too few rows"
-    evidence.append(Evidence(what, counts.too_few, counts.expected, counts.p, speaks))
+    evidence.append(Evidence(what, counts.too_few, counts.expected, counts.p, speaks_for))
     if not found:
         return None
     because = "fewer sets lack rows for all of their labels than if rows had been drawn one by one"
@@ -161,11 +154,10 @@ def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bo
     testable = any(result is not None for result in tests.values())
     tests["rarest candidate"] = absences_test(sets)
     rejected = False
-    other: Speaks = "independent" if testable else "neither"
     for what, result in tests.items():
         if result is not None:
             against = result.p < SIZE / len(tests)
             rejected |= against
-            speaks: Speaks = "not independent" if against else other
-            evidence.append(Evidence(what, result.observed, result.expected, result.p, speaks))
+            otherwise = "independent" if testable else "neither"
+            evidence.append(Evidence(what, *result, "not independent" if against else otherwise))
     return rejected, testable

@@ -10,15 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets
-from ltpll.candidates.expressions import (
-    PLAIN_RULES,
-    Possible,
-    SetRules,
-    WeightedSets,
-    class_sets,
-)
-from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
+from ltpll.candidates.cells import CollectedSets, Entries, TextSets
+from ltpll.candidates.expressions import PLAIN_RULES, Possible, SetRules, class_sets
+from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.columns import (
@@ -78,7 +72,7 @@ class SetColumn(TextSets):
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
         entries = self.entries(known)
         found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
-        return _weighted(found, scores, self.row)
+        return Candidates.from_sets(found, self.row, scores)
 
 
 class ClassColumns(CollectedSets):
@@ -148,15 +142,8 @@ class ClassColumns(CollectedSets):
         if classes is None and rules.taxonomy is None:
             classes = self.names
         entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
-        return _weighted(class_sets(entries, classes, rules, row=self.row), scores, self.row)
-
-
-def _weighted(found: WeightedSets, scores: str, row: RowName) -> Candidates:
-    """The sets as candidates, with their scores as weights unless `scores` is "none"."""
-    candidates = Candidates.from_flat(*found.sets, row=row)
-    if found.weights is None or scores == "none":
-        return candidates
-    return candidates.with_weights(tempered(found.weights))
+        found = class_sets(entries, classes, rules, row=self.row)
+        return Candidates.from_sets(found, self.row, scores)
 
 
 def possible_in_rows(table: Table, column: SetColumn) -> Possible:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ltpll.methods import METHODS
-from ltpll.synthetic.longtail import class_sizes
+from ltpll.synthetic import class_sizes
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.grid import Finished
 

@@ -1,4 +1,4 @@
-"""Describe: statistics of candidate sets: sizes, pairs of classes, class prior."""
+"""Analysis: statistics of candidate sets: sizes, pairs of classes, class prior."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ LARGEST_SET = 16_384
 
 @dataclass(frozen=True)
 class Pair:
-    """Two classes: the number of sets that contain both, and the number expected if they joined
-    sets independently.
-    """
+    """Two classes: the number of sets that contain both, and the number expected by chance."""
 
     classes: tuple[Hashable, Hashable]
     sets: int
@@ -97,16 +95,22 @@ def describe(
         >>> describe(Candidates.of(["cat|fox", "dog", "cat"])).mean_size
         1.3333333333333333
     """
-    sets = distinct_sets(candidates)
+    sets, prior = distinct_sets(candidates), estimate_prior(candidates)
     n, n_classes = sets.n, candidates.n_classes
-    n_labelled = 0 if labels is None else int((np.asarray(labels) >= 0).sum())
-    known = None if labels is None or n_labelled < n else np.asarray(labels)
-    truth = None if known is None else np.bincount(known, minlength=n_classes)
-    prior = estimate_prior(candidates)
+    given = np.full(n, -1) if labels is None else np.asarray(labels)
     sizes = np.bincount(sets.sizes, weights=sets.counts)
+    class_counts, errors, true_imbalance = None, None, None
+    if (given >= 0).all():
+        truth = np.bincount(given, minlength=n_classes)
+        names, shares = ("estimate", "em", "average"), truth / n
+        errors = {name: float(np.abs(getattr(prior, name) - shares).sum()) for name in names}
+        inside = (shares >= prior.lower - 1e-12) & (shares <= prior.upper + 1e-12)
+        errors["within_bounds"] = float(inside[prior.seen].mean())
+        class_counts = truth.tolist()
+        true_imbalance = float(truth.max() / truth[truth > 0].min())
     return Description(
         n_examples=n,
-        n_labelled=n_labelled,
+        n_labelled=int((given >= 0).sum()),
         n_classes=n_classes,
         classes=candidates.classes,
         appearances=sets.appearances.astype(int).tolist(),
@@ -117,13 +121,10 @@ def describe(
         distinct_sets=len(sets.counts),
         recurring=float(sets.counts[sets.counts > 1].sum()) / n,
         prior=prior,
-        errors=None if truth is None else _errors_of_prior(prior, truth / n),
-        class_counts=None if truth is None else truth.tolist(),
-        true_imbalance=None if truth is None else float(truth.max() / truth[truth > 0].min()),
+        errors=errors,
+        class_counts=class_counts,
+        true_imbalance=true_imbalance,
     )
-
-
-# ---- sets and pairs ------------------------------------------------------------------------------
 
 
 def pairs(sets: DistinctSets, classes: Sequence[Hashable], most: int) -> Pairs:
@@ -156,14 +157,3 @@ def pairs(sets: DistinctSets, classes: Sequence[Hashable], most: int) -> Pairs:
     if len(above):
         most_above = pair(int(above[np.argmax(counts[above] / expected[above])]))
     return Pairs([pair(int(i)) for i in order], len(counts), len(above), most_above)
-
-
-# ---- the class prior -----------------------------------------------------------------------------
-
-
-def _errors_of_prior(prior: PriorEstimate, truth: Array) -> dict[str, float]:
-    """The L1 errors of the estimates, and the share of classes whose bounds hold."""
-    names = ("estimate", "em", "average")
-    errors = {name: float(np.abs(getattr(prior, name) - truth).sum()) for name in names}
-    inside = (truth >= prior.lower - 1e-12) & (truth <= prior.upper + 1e-12)
-    return {**errors, "within_bounds": float(inside[prior.seen].mean())}

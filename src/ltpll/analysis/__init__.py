@@ -1,1 +1,0 @@
-"""Analysis: statistics of candidate sets, and the bound of the paper."""
