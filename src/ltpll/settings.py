@@ -206,10 +206,11 @@ class Setting:
         return self.check(values[-1], said)
 
 
-def settings_of(cls: Any, prefix: str = "") -> dict[str, Setting]:
+@cache
+def settings_of(cls: Any, prefix: str = "") -> Mapping[str, Setting]:
     """Every setting of a dataclass, by its full name, in the order of the fields."""
     found: dict[str, Setting] = {}
-    hints, docs = get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    hints, docs = _type_hints(cls), _field_docstrings(cls)
     for one in fields(cls):
         kind, name = hints[one.name], f"{prefix}{one.name}"
         if is_dataclass(kind):
@@ -217,6 +218,11 @@ def settings_of(cls: Any, prefix: str = "") -> dict[str, Setting]:
         else:
             found[name] = Setting(name, kind, _default(one), docs.get(one.name, ""))
     return found
+
+
+@cache
+def _type_hints(cls: Any) -> Mapping[str, Any]:
+    return get_type_hints(cls, include_extras=True)
 
 
 def _default(one: Field[Any]) -> Any:
@@ -280,7 +286,7 @@ def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
 
 
 def _made_of(cls: Any, checked: Mapping[str, Any], prefix: str) -> Any:
-    hints, own = get_type_hints(cls), {}
+    hints, own = _type_hints(cls), {}
     for one in fields(cls):
         name = f"{prefix}{one.name}"
         if is_dataclass(hints[one.name]):
