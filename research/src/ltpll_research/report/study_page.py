@@ -11,11 +11,10 @@ from ltpll.errors import InputError
 from ltpll.formatting import format_duration
 from ltpll.report import templates
 from ltpll.runs.schema import Record
-from ltpll_research.report.plots import study_plots
+from ltpll_research.report.plots import COLOURS, study_plots
 from ltpll_research.schema import check_record
 from ltpll_research.summary import NOT_SETTING, Comparison, Row, difference, rows
 
-COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
 NOTHING = "–"
 
 
