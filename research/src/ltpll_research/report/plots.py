@@ -100,8 +100,9 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[dict[str, 
         _plot("distance", distances, epoch, "Euclidean distance"),
         _plot("prediction", prediction, by_frequency, "average prediction (%)"),
     ]
-    uniform = {"y0": 100 / len(classes), "y1": 100 / len(classes), "line": {"dash": "dash"}}
-    plots[-1]["layout"]["shapes"] = [{"type": "line", "xref": "paper", **uniform}]
+    uniform = {"x0": 0, "x1": 1, "y0": 100 / len(classes), "y1": 100 / len(classes)}
+    dashed = {"type": "line", "xref": "paper", "line": {"dash": "dash"}}
+    plots[-1]["layout"]["shapes"] = [uniform | dashed]
     plots[3]["layout"]["yaxis"]["type"] = "log"
     return [plot for plot in plots if plot["data"]]
 
