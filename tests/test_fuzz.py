@@ -164,9 +164,9 @@ def test_the_command_writes_its_summary_and_replays_a_saved_case(tmp_path, capfd
         200,
     )
     assert summary["environment"]["hardware"]
-    (tmp_path / "case").write_bytes(b"\0imbalance = 50")
+    (tmp_path / "case").write_bytes(b"\0[training]\nlr = 0.1")
     assert in_child(["config", "--replay", tmp_path / "case"]) == 0
     assert capfd.readouterr().out == "read\n"
-    (tmp_path / "case").write_bytes(b"\0imbalance = ")
+    (tmp_path / "case").write_bytes(b"\0[training]\nlr = ")
     assert in_child(["config", "--replay", tmp_path / "case"]) == 0
-    assert "rejected at ltpll/settings.py" in capfd.readouterr().out
+    assert "rejected at settings.py" in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""Linear probes: how well a linear classifier does on the features of a finished run."""
+"""The features of a finished run: how well linear classifiers do on them, and t-SNE pictures."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ltpll.files import write_atomically
 from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll_research.image_sets.prepared import ImageSet
+from ltpll_research.plotting import save_figure
 
 
 def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
@@ -136,3 +137,29 @@ def write_probe(
     path = run.folder / "probe.json"
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
+
+
+def draw_tsne(
+    trainer: PartialLabelTrainer, images: ImageSet, path: Path, *, most: int = 2000, seed: int = 0
+) -> None:
+    """Draw the features of at most `most` test images in two dimensions, one colour per class."""
+    from matplotlib.figure import Figure
+    from sklearn.manifold import TSNE
+
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    rows = np.random.default_rng(seed).permutation(len(images.y_test))[:most]
+    features = image_features(trainer, images.x_test[rows]).cpu().numpy()
+    perplexity = min(30, max((len(rows) - 1) // 3, 1))
+    tsne = TSNE(init="pca", random_state=seed, perplexity=perplexity)
+    places = tsne.fit_transform(features)
+    panel = figure.subplots()
+    labels = images.y_test[rows]
+    has_legend = len(images.classes) <= 20
+    for c, name in enumerate(images.classes):
+        points = places[labels == c]
+        colour = f"C{c}" if len(images.classes) <= 10 else None
+        panel.scatter(*points.T, s=5, color=colour, label=name if has_legend else None)
+    panel.set(xticks=[], yticks=[])
+    if has_legend:
+        figure.legend(loc="outside lower center", ncols=5, fontsize=8, markerscale=3)
+    save_figure(figure, path)

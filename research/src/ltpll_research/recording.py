@@ -22,10 +22,10 @@ CURVE_POINTS = 120
 
 
 @cache
-def code_fingerprint(*others: Path) -> str:
-    """A hash of the source of ltpll and of other packages, which tells versions apart."""
+def code_fingerprint() -> str:
+    """A hash of the source of ltpll and of this package, which tells versions apart."""
     digest = hashlib.sha256()
-    for folder in (PACKAGE, *others):
+    for folder in (PACKAGE, Path(__file__).resolve().parent):
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]

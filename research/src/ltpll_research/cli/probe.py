@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,11 @@ import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
+
+if TYPE_CHECKING:
+    from ltpll.runs.run import Run
+    from ltpll.training.trainer import PartialLabelTrainer
+    from ltpll_research.image_sets.prepared import ImageSet
 
 BenchmarkRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
@@ -46,18 +51,11 @@ def probe(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
 
-    from ltpll.runs.run import Run
-    from ltpll.runs.schema import Kind
-    from ltpll.validation import chosen_device
-    from ltpll_research.benchmark import Experiment, reopen_trainer
-    from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.probe import probe as probe_features
     from ltpll_research.probe import write_probe
 
     sizes = [_parse_shots(word) for word in shots.split()]
-    run = Run.open(folder, Kind.BENCHMARK)
-    images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    trainer = reopen_trainer(run, images, str(chosen_device(device)))
+    run, images, trainer = _reopened(folder, data_root, device)
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
@@ -88,20 +86,29 @@ def tsne(
     device: opt.Device = "auto",
 ) -> None:
     """Draw a t-SNE plot of the features of test examples, coloured by class."""
+    from ltpll_research.probe import draw_tsne
+
+    path = out or folder / "tsne.png"
+    check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
+    _, images, trainer = _reopened(folder, data_root, device)
+    draw_tsne(trainer, images, path, most=most, seed=seed)
+    print_line(f"Picture: {path.resolve()}")
+
+
+def _reopened(
+    folder: Path, data_root: Path | None, device: str
+) -> tuple[Run, ImageSet, PartialLabelTrainer]:
+    """The run in a folder, its image set, and its trainer."""
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.tsne import draw_tsne
 
-    path = out or folder / "tsne.png"
-    check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
     trainer = reopen_trainer(run, images, str(chosen_device(device)))
-    draw_tsne(trainer, images, path, most=most, seed=seed)
-    print_line(f"Picture: {path.resolve()}")
+    return run, images, trainer
 
 
 def _parse_shots(word: str) -> int | None:

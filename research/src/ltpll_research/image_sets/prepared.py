@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, UnknownNameError, first_line
+from ltpll.errors import InputError, first_line
 from ltpll.files import cache_folder
 from ltpll.formatting import command
+from ltpll.registry import unknown_name_error
 from ltpll_research.image_sets.archives import (
     PUBLISHED_ARCHIVES,
     PublishedArchive,
@@ -75,9 +76,7 @@ def data_root(option: str | Path | None = None) -> Path:
 
 def _folder(name: str, root: str | Path | None) -> Path:
     if name not in IMAGE_SETS:
-        raise UnknownNameError(
-            f"There is no image set {name!r}; available: {', '.join(IMAGE_SETS)}."
-        )
+        raise unknown_name_error("image set", name, IMAGE_SETS)
     return data_root(root) / name
 
 

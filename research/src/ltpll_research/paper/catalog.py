@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from ltpll.registry import unknown_name_error
-from ltpll_research.paper.protocols import PROTOCOLS, Protocol, find_protocol
+from ltpll_research.paper.protocols import PROTOCOLS, Protocol
 
 Setting = Mapping[str, Any]  # entries of an Experiment; missing ones have their default
 DATA_NAMES = {"cifar10": "CIFAR-10-LT", "cifar100": "CIFAR-100-LT", "voc2007": "PASCAL VOC"}
@@ -119,7 +119,7 @@ def _line(
 ) -> Line:
     """One line of an item; `figure` applies to columns that do not name another one."""
     parts = {"method": method, "rebalancer": rebalancer, "extras": list(extras)}
-    trained = find_protocol(protocol)
+    trained = PROTOCOLS[protocol]
     cells = []
     for column, number in zip(columns, published or [None] * len(columns), strict=True):
         own = {name: value for name, value in column.items() if name != "figure"}
