@@ -206,15 +206,19 @@ class Setting:
         return self.check(values[-1], said)
 
 
-@cache
-def settings_of(cls: Any, prefix: str = "") -> Mapping[str, Setting]:
+def settings_of(cls: Any) -> Mapping[str, Setting]:
     """Every setting of a dataclass, by its full name, in the order of the fields."""
+    return _settings_below(cls, "")
+
+
+@cache
+def _settings_below(cls: Any, prefix: str) -> Mapping[str, Setting]:
     found: dict[str, Setting] = {}
     hints, docs = _type_hints(cls), _field_docstrings(cls)
     for one in fields(cls):
         kind, name = hints[one.name], f"{prefix}{one.name}"
         if is_dataclass(kind):
-            found |= settings_of(kind, f"{name}.")
+            found |= _settings_below(kind, f"{name}.")
         else:
             found[name] = Setting(name, kind, _default(one), docs.get(one.name, ""))
     return found

@@ -168,16 +168,6 @@ class Experiment:
         return with_settings(cls, {name: one for name, one in values.items() if one is not None})
 
     @classmethod
-    def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
-        """Make an experiment of a recipe, such as "best"; other settings override its own.
-
-        Examples:
-            >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
-            0.03
-        """
-        return cls.from_mapping(with_recipe(recipe, settings))
-
-    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
         return cls.from_mapping(
@@ -288,10 +278,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
 
 
 def _check_complete(images: ImageSet) -> None:
-    """Refuse the authors' draw where it is not defined.
-
-    The shuffled rows are those of all published images, in their order.
-    """
+    """The rows that the authors' draw shuffles are all published images, in their order."""
     counts = np.bincount(images.y_train, minlength=len(images.classes))
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(

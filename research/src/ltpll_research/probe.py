@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from torch import Tensor, nn
 
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import evaluate
-from ltpll.files import write_atomically
-from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll_research.image_sets.prepared import ImageSet
 from ltpll_research.plotting import save_figure
@@ -128,17 +125,6 @@ def probe(
     return results
 
 
-def write_probe(
-    run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int
-) -> Path:
-    """Write the results of `probe` to the run folder, and return their path."""
-    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed}
-    record["results"] = results
-    path = run.folder / "probe.json"
-    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
-    return path
-
-
 def draw_tsne(
     trainer: PartialLabelTrainer, images: ImageSet, path: Path, *, most: int = 2000, seed: int = 0
 ) -> None:
@@ -158,7 +144,9 @@ def draw_tsne(
     for c, name in enumerate(images.classes):
         points = places[labels == c]
         colour = f"C{c}" if len(images.classes) <= 10 else None
-        panel.scatter(*points.T, s=5, color=colour, label=name if has_legend else None)
+        panel.scatter(
+            points[:, 0], points[:, 1], s=5, color=colour, label=name if has_legend else None
+        )
     panel.set(xticks=[], yticks=[])
     if has_legend:
         figure.legend(loc="outside lower center", ncols=5, fontsize=8, markerscale=3)

@@ -100,8 +100,7 @@ def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     for name in ("target_recovery", "mean_target_distance", "prior_distance"):
         if all(name in record for record in measured):
             columns[name] = [record[name] for record in measured]
-    compact: Record = round_floats(columns)
-    return compact
+    return dict(round_floats(columns))
 
 
 def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
@@ -130,7 +129,7 @@ def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int 
     ]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
-    compact: Record = round_floats(
+    rounded: Record = round_floats(
         {
             "epoch": [record["epoch"] for record in chosen],
             "mean_prediction": {
@@ -138,4 +137,4 @@ def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int 
             },
         }
     )
-    return compact
+    return rounded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -119,13 +118,7 @@ def benchmark(
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
-    from ltpll_research.benchmark import (
-        EDITION,
-        FIRST_EDITION,
-        Experiment,
-        experiment_run,
-        with_recipe,
-    )
+    from ltpll_research.benchmark import Experiment, experiment_run, with_recipe
     from ltpll_research.benchmark import train as train_run
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.grid import parse_settings
@@ -161,13 +154,6 @@ def benchmark(
                 f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; "
                 f"{run.folder}"
             )
-            for edition in range(FIRST_EDITION, EDITION):
-                earlier = experiment_run(out, replace(experiment, edition=edition))
-                if earlier.folder.exists():
-                    print_line(
-                        f"The run {earlier.key} has the same settings but is of an earlier "
-                        "edition: it stays as it is."
-                    )
             progress = ProgressBar()
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             with exit_on_interrupt(run, progress):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
+from ltpll.files import write_atomically
 
 if TYPE_CHECKING:
     from ltpll.runs.run import Run
@@ -52,7 +54,6 @@ def probe(
     from rich.table import Table
 
     from ltpll_research.probe import probe as probe_features
-    from ltpll_research.probe import write_probe
 
     sizes = [_parse_shots(word) for word in shots.split()]
     run, images, trainer = _reopened(folder, data_root, device)
@@ -69,7 +70,10 @@ def probe(
         accuracies = (f"{100 * result[top]:.2f}" for top in ("top1", "top5"))
         table.add_row(name, f"{result['examples']:,}", *accuracies)
     console.print(table)
-    path = write_probe(run, trainer, results, epochs=epochs, seed=seed)
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed}
+    path = run.folder / "probe.json"
+    text = json.dumps(record | {"results": results}, indent=1)
+    write_atomically(path, f"{text}\n".encode())
     print_line(f"Kept: {path.resolve()}")
 
 

@@ -53,7 +53,14 @@ def demo(
     records = [run.result() for run in runs]
     table = rows(records)
     _print_table(table, shots=records[0]["shots"])
-    _print_differences(table, "records", "anchor")
+    for row in table:
+        gain = difference(row, table)
+        if gain and row.rebalancer != "none" and not row.posthoc:
+            figure, error = gain
+            console.print(
+                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
+                f"{row.method} (paired, ± std. error)."
+            )
     write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
     console.print()
     print_line(f"Report: {page.resolve()}")
@@ -167,15 +174,3 @@ def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     console.print(
         "recovery: share of training examples whose most probable target is the true label."
     )
-
-
-def _print_differences(table: Sequence[Row], *rebalancers: str) -> None:
-    """Print what the rebalancers gain over the method alone, paired by seed."""
-    for row in table:
-        gain = difference(row, table) if row.rebalancer in rebalancers and not row.posthoc else None
-        if gain:
-            figure, error = gain
-            console.print(
-                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
-                f"{row.method} (paired, ± std. error)."
-            )

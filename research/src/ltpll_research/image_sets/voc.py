@@ -127,6 +127,7 @@ def _read_crops(
     """The crops of each split; every image is decoded once, in the order of the archive."""
     from PIL import Image
 
+    bilinear = Image.Resampling.BILINEAR
     rows: dict[str, list[tuple[int, int]]] = {}
     for split, objects in enumerate(splits):
         for row, item in enumerate(objects):
@@ -148,5 +149,5 @@ def _read_crops(
             side = max(part.size)
             square = Image.new("RGB", (side, side))
             square.paste(part, ((side - part.width) // 2, (side - part.height) // 2))
-            crops[split][row] = square.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+            crops[split][row] = np.asarray(square.resize((SIDE, SIDE), bilinear))
     return crops

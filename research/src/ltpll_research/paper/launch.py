@@ -14,9 +14,6 @@ from ltpll.training.callbacks import Progress
 from ltpll_research.benchmark import Experiment, experiment_run, train
 from ltpll_research.image_sets.prepared import ImageSet, load_image_set
 
-RunStart = Callable[[int, Experiment, Run], Progress]
-"""Called with a run's place in the grid when it starts; returns what reports its progress."""
-
 
 def launch(
     wanted: Sequence[Experiment],
@@ -24,11 +21,11 @@ def launch(
     *,
     data_root: Path | None,
     device: str,
-    on_start: RunStart | None = None,
+    on_start: Callable[[int, Experiment, Run], Progress] | None = None,
 ) -> list[tuple[Experiment, str]]:
     """Train every experiment that is neither finished nor being trained by another process.
 
-    If a run fails, the next one starts.
+    If a run fails, the next one starts. `on_start` returns what reports the progress of a run.
 
     Returns:
         The experiments that failed, with the reason, which is also written to the run's folder.

@@ -62,17 +62,10 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[dict[str, 
             traces += [line] if what else [*_band(line), line]
         return traces
 
-    def of_last(name: str) -> Read:
-        return lambda record, _: record["last"].get(name)
-
-    def of_row(name: str) -> Read:
-        return lambda record, key: record["last"][key].get(name)
-
-    def curve(name: str) -> Read:
-        return lambda curves, _: curves.get(name)
-
-    priors = by_class(estimating, of_last("prior"), "estimated prior")
-    priors += by_class(estimating, of_last("mean_target"), "mean target")
+    priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")
+    priors += by_class(
+        estimating, lambda record, _: record["last"].get("mean_target"), "mean target"
+    )
     # The runs of a setting have the same kind of sets, whatever their method is.
     if from_sets := [record["prior"] for record in records if record.get("prior")]:
         estimate, lower, upper = (
@@ -87,15 +80,25 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[dict[str, 
     if counts and priors:
         shares = [counts[c] / sum(counts) for c in order]
         priors.append(_line(None, "true class frequencies", "", labels, _exact(shares)))
-    distances = by_epoch(trained, curve("prior_distance"), "estimated prior", 1)
-    distances += by_epoch(trained, curve("mean_target_distance"), "mean target", 1)
+    distances = by_epoch(
+        trained, lambda curves, _: curves.get("prior_distance"), "estimated prior", 1
+    )
+    distances += by_epoch(
+        trained, lambda curves, _: curves.get("mean_target_distance"), "mean target", 1
+    )
     accuracy = by_epoch(found, lambda curves, key: curves.get("accuracy", {}).get(key))
-    prediction = by_class(found, of_row("mean_prediction"))
+    prediction = by_class(found, lambda record, key: record["last"][key].get("mean_prediction"))
+    per_class = by_class(found, lambda record, key: record["last"][key]["per_class"])
     epoch, by_frequency = "epoch", "class (training examples)" if counts else "class"
     plots = [
         _plot("accuracy", accuracy, epoch, "balanced test accuracy (%)"),
-        _plot("per-class", by_class(found, of_row("per_class")), by_frequency, "test accuracy (%)"),
-        _plot("recovery", by_epoch(trained, curve("target_recovery")), epoch, "examples (%)"),
+        _plot("per-class", per_class, by_frequency, "test accuracy (%)"),
+        _plot(
+            "recovery",
+            by_epoch(trained, lambda curves, _: curves.get("target_recovery")),
+            epoch,
+            "examples (%)",
+        ),
         _plot("prior", priors, by_frequency, "share of the class (%), log scale"),
         _plot("distance", distances, epoch, "Euclidean distance"),
         _plot("prediction", prediction, by_frequency, "average prediction (%)"),
