@@ -51,9 +51,13 @@ SMALL_COMMITTEE = {
 QUICKER = {
     "README.md": SMALL_COMMITTEE,
     "docs/committee.md": SMALL_COMMITTEE,
-    "docs/get-started.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=300)"},
+    "docs/get-started.md": {
+        "PartialLabelClassifier(), folds=5": "PartialLabelClassifier(steps=300), folds=2"
+    },
+    "docs/photos.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=20)"},
     "docs/python.md": {
         **SMALL_COMMITTEE,
+        "PartialLabelClassifier().fit": "PartialLabelClassifier(steps=50).fit",
         "CORR(), rebalancer": "CORR(), steps=20, rebalancer",
     },
 }

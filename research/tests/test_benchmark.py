@@ -116,7 +116,7 @@ def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
     with pytest.raises(InputError, match="no superclasses"):
         draw_problem(experiment, coloured_images())
     drawn = draw_problem(experiment, coloured_images(superclass=np.asarray([0, 0, 1, 1])))
-    dense = candidates.dense().numpy()
+    dense = drawn.candidates.dense().numpy()
     same = dense[np.arange(len(drawn.y)), drawn.y ^ 1].mean()
     assert same > dense[np.arange(len(drawn.y)), (drawn.y + 2) % 4].mean()
 
@@ -125,7 +125,7 @@ def test_an_image_set_with_its_own_candidates_is_used_unchanged():
     own = Candidates.of([[c, (c + 1) % 4] for c in coloured_images().y_train])
     drawn = draw_problem(Experiment.from_mapping(SMALL), coloured_images(candidates=own))
     assert len(drawn.y) == 96
-    assert torch.equal(candidates.labels, own.labels)
+    assert torch.equal(drawn.candidates.labels, own.labels)
 
 
 def test_options_reach_the_part_they_name():
@@ -268,19 +268,19 @@ def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_f
     )
 
 
-def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed(root, tmp_path, edition=2):
+def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed(root, tmp_path):
     made = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     folder = next(path.parent for path in tmp_path.rglob("done"))
     config = json.loads((folder / "config.json").read_text())
-    old = experiment_run(folder.parent, replace(Experiment.from_config(config), edition=edition))
+    old = experiment_run(folder.parent, replace(Experiment.from_config(config), edition=2))
     folder.rename(old.folder)  # as if an earlier version had written it and had been interrupted
     (old.folder / "config.json").write_text(json.dumps(old.config))
     (old.folder / "done").unlink()
     before = {path.name: path.read_bytes() for path in old.folder.iterdir()}
     with pytest.raises(
         InputError,
-        match=f"is of edition {edition}, and this version of ltpll trains edition 3: finish it",
+        match="is of edition 2, and this version of ltpll trains edition 3: finish it",
     ):
         train(old, coloured_images(), device="cpu")
     again = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)

@@ -188,15 +188,12 @@ def _sha256(path: Path) -> str:
 # ---- loading ---------------------------------------------------------------------------------
 
 
-def load_image_set(
-    name: str, root: str | Path | None = None, *, verify: bool = False, mmap: bool = False
-) -> ImageSet:
+def load_image_set(name: str, root: str | Path | None = None, *, mmap: bool = False) -> ImageSet:
     """Load a prepared image set.
 
     Args:
         name: cifar10, cifar100 or voc2007.
         root: The data root; `data_root()` by default.
-        verify: Whether to compare the checksums of all files, besides their sizes.
         mmap: Whether to memory-map the images instead of reading them.
 
     Returns:
@@ -211,7 +208,7 @@ def load_image_set(
         raise InputError(
             f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`."
         )
-    meta = read_meta(folder, verify=verify)
+    meta = read_meta(folder)
     n_classes = len(meta.classes)
     try:
         x_train, y_train, x_test, y_test = (
