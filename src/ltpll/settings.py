@@ -216,9 +216,11 @@ def _settings_below(cls: Any, prefix: str) -> Mapping[str, Setting]:
     found: dict[str, Setting] = {}
     hints, docs = _type_hints(cls), _field_docstrings(cls)
     for one in fields(cls):
-        kind, name = hints[one.name], f"{prefix}{one.name}"
+        kind: Any = hints[one.name]
+        name = f"{prefix}{one.name}"
         if is_dataclass(kind):
-            found |= _settings_below(kind, f"{name}.")
+            section: Any = kind
+            found |= _settings_below(section, f"{name}.")
         else:
             found[name] = Setting(name, kind, _default(one), docs.get(one.name, ""))
     return found
