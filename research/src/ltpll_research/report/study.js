@@ -25,6 +25,7 @@
       margin: { l: 48, r: 12, t: 12, b: 44 },
       legend: { orientation: "h", y: 1.02, yanchor: "bottom" }, showlegend: true,
       hovermode: "x unified", hoverlabel: { bgcolor: colour("card"), namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), orientation: "v" },
       dragmode: onTouch ? false : "zoom", // dragging a finger over a plot should scroll the page
     }, config);
   };
