@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll_research.image_sets.archives import LocalArchive, md5_of_file
+from ltpll_research.image_sets.archives import PublishedArchive, md5_of_file
 from ltpll_research.image_sets.prepared import ImageSet, write_image_set
 
 
@@ -85,7 +85,7 @@ def main() -> None:
         for path in arguments.packs:
             image_set = read_pack(path)
             folder = write_image_set(
-                image_set, arguments.data_root, [LocalArchive(path, md5_of_file(path))]
+                image_set, arguments.data_root, [PublishedArchive(path.name, md5_of_file(path))]
             )
             print(
                 f"{image_set.name}: {len(image_set.y_train)} training and "

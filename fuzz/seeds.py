@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -745,76 +744,6 @@ def picture_seeds() -> list[bytes]:
     exif[0x0112] = 6
     colours.save(turned, "JPEG", exif=exif)
     return [*found, turned.getvalue()]
-
-
-def tar(files: dict[str, bytes], mode: str = "w") -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return content.getvalue()
-
-
-ANNOTATION = (
-    b"<annotation><folder>VOC2007</folder><object><name>dog</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>8</ymax></bndbox>"
-    b"<part><name>head</name></part></object><object><name>person</name><bndbox><xmin>3</xmin><ymin>1</ymin><xmax>7.5</xmax><ymax>9</ymax>"
-    b"</bndbox></object></annotation>"
-)
-ANNOTATION_TOKENS = (
-    *(
-        b"<object>",
-        b"</object>",
-        b"<name>",
-        b"</name>",
-        b"dog",
-        b"cat",
-        b"<bndbox>",
-        b"<xmin>",
-        b"1e999",
-        b"nan",
-        b"-1",
-    ),
-    *(
-        b"<!DOCTYPE x [",
-        b"<!ENTITY",
-        b"&lt;",
-        b"&#0;",
-        b"<![CDATA[",
-        b"]]>",
-        b"<?xml version='1.0' encoding='utf-16'?>",
-        b"<!--",
-        b"-->",
-    ),
-    *(b"<a>" * 2000,),
-)
-
-
-@cache
-def archive_seeds() -> list[bytes]:
-    jpeg = picture_seeds()[0]
-    voc = {
-        "VOCdevkit/VOC2007/Annotations/000001.xml": ANNOTATION,
-        "VOCdevkit/VOC2007/JPEGImages/000001.jpg": jpeg,
-        "VOCdevkit/VOC2007/ImageSets/Main/trainval.txt": b"000001\n",
-        "VOCdevkit/VOC2007/ImageSets/Main/test.txt": b"000001\n",
-    }
-    names = {
-        "c/fine_label_names.txt": b"\n".join(b"f%d" % i for i in range(100)),
-        "c/coarse_label_names.txt": b"\n".join(b"c%d" % i for i in range(20)),
-    }
-    cifar = {
-        **names,
-        "c/train.bin": bytes([3, 5]) + bytes(3072),
-        "c/test.bin": bytes([3, 5]) + bytes(3072),
-    }
-    return [
-        tar(voc),
-        tar(voc, "w:gz"),
-        tar(cifar, "w:gz"),
-        tar({"a" * 150: b"x", "x.bin": b"12345"}),
-    ]
 
 
 @cache

@@ -408,27 +408,6 @@ def run_paths(case: bytes, folder: Path) -> None:
     raise AssertionError(f"a picture outside the folder was read: {names}")
 
 
-def run_annotation(case: bytes, folder: Path) -> None:
-    from ltpll_research.image_sets.voc import read_annotation
-
-    for found in read_annotation(case[1:], "000001"):
-        assert 0 <= found.label < 20
-
-
-def run_archive(case: bytes, folder: Path) -> None:
-    from ltpll_research.image_sets.archives import read_members
-    from ltpll_research.image_sets.cifar import read_cifar100
-    from ltpll_research.image_sets.voc import read_voc2007
-
-    path = folder / "a.tar"
-    path.write_bytes(case[1:])
-    option = case[0] % 3 if case else 0
-    if option == 0:
-        dict(read_members([path], lambda name: name[-20:] or None, limit=1 << 20))
-    else:
-        (read_voc2007 if option == 1 else read_cifar100)([path])
-
-
 class Bundle:
     """A folder of files as one case: all files in a row, each preceded by its length."""
 
@@ -647,12 +626,6 @@ TARGETS: dict[str, Target] = {
             lambda: [b"a.png\nb/c.jpg", b"../secret.png", b"..\\secret.png"],
             1,
             (b"..", b"/", b"\\", b"\0", b"C:", b"~"),
-        ),
-        Target(
-            "annotation", run_annotation, lambda: [seeds.ANNOTATION], 1, seeds.ANNOTATION_TOKENS
-        ),
-        Target(
-            "archive", run_archive, seeds.archive_seeds, 3, (b"../", b"ustar", b"0000644", b"x.bin")
         ),
         Target("image-set", run_image_set, IMAGE_SET.seeds, 3, (), [IMAGE_SET.mutate]),
         Target("own-run", run_own, OWN_RUN.seeds, 2, (), [OWN_RUN.mutate]),

@@ -18,6 +18,7 @@ from mkdocs.config import load_config
 from typer.main import get_command
 
 import ltpll
+from docs_blocks import beyond
 from ltpll import PartialLabelClassifier
 from ltpll.cleaning.settings import TrainJob
 from ltpll.cli import app
@@ -50,9 +51,13 @@ SMALL_COMMITTEE = {
 QUICKER = {
     "README.md": SMALL_COMMITTEE,
     "docs/committee.md": SMALL_COMMITTEE,
-    "docs/get-started.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=300)"},
+    "docs/get-started.md": {
+        "PartialLabelClassifier(), folds=5": "PartialLabelClassifier(steps=300), folds=2"
+    },
+    "docs/photos.md": {"PartialLabelClassifier()": "PartialLabelClassifier(steps=20)"},
     "docs/python.md": {
         **SMALL_COMMITTEE,
+        "PartialLabelClassifier().fit": "PartialLabelClassifier(steps=50).fit",
         "CORR(), rebalancer": "CORR(), steps=20, rebalancer",
     },
 }
@@ -328,7 +333,7 @@ def test_figures_are_drawn_from_the_records_as_they_are(capsys):
 
 
 def test_the_runs_behind_the_page_on_the_anchor_are_whole_and_name_the_commit_of_their_code():
-    for record in render_docs.beyond_runs():
+    for record in beyond.beyond_runs():
         check_record(record)
         assert re.fullmatch(r"[0-9a-f]{7,}(\+changes)?", record["commit"])
         assert record["curves"]["epoch"][-1] == record["config"]["epochs"]
@@ -346,14 +351,14 @@ def with_a_longer_curve(record):
 
 
 def test_the_drift_is_shown_at_the_epochs_that_all_runs_have(monkeypatch):
-    table, data = render_docs.beyond_drift_table(), draw_figures.drift_data()
-    first, *others = render_docs.beyond_runs(render_docs.CELL)
+    table, data = beyond.beyond_drift_table(), draw_figures.drift_data()
+    first, *others = beyond.beyond_runs(beyond.CELL)
     for changed in (
         [with_a_longer_curve(first), *others],
         [with_a_longer_curve(record) for record in (first, *others)],
     ):
-        monkeypatch.setattr(render_docs, "beyond_runs", lambda cell=None, found=changed: found)
-        assert render_docs.beyond_drift_table() == table
+        monkeypatch.setattr(beyond, "beyond_runs", lambda cell=None, found=changed: found)
+        assert beyond.beyond_drift_table() == table
         assert draw_figures.drift_data() == data
 
 
@@ -362,9 +367,7 @@ def test_the_page_on_the_anchor_shows_the_mean_of_the_final_rule():
         "bounds": "point",
         "warmup": 0.5,
     }  # and RECORDS in all epochs, which was the default then
-    runs = [
-        run for run in render_docs.beyond_runs() if run["config"]["options"].get("anchor") == final
-    ]
+    runs = [run for run in beyond.beyond_runs() if run["config"]["options"].get("anchor") == final]
     mean = np.mean([100 * run["last"]["mean-target"]["balanced_accuracy"] for run in runs])
     row = next(
         line

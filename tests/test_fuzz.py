@@ -154,19 +154,19 @@ def in_child(arguments):
 
 
 def test_the_command_writes_its_summary_and_replays_a_saved_case(tmp_path, capfd):
-    common = ["annotation", "--engine", "plain", "--findings", tmp_path / "f"]
+    common = ["config", "--engine", "plain", "--findings", tmp_path / "f"]
     assert in_child([*common, "--cases", 200, "--json", tmp_path / "s.json"]) == 0
     assert "200 cases, 0 findings" in capfd.readouterr().out
     summary = json.loads((tmp_path / "s.json").read_text())
-    assert (summary["cases"], summary["findings"], summary["targets"]["annotation"]["cases"]) == (
+    assert (summary["cases"], summary["findings"], summary["targets"]["config"]["cases"]) == (
         200,
         0,
         200,
     )
     assert summary["environment"]["hardware"]
-    (tmp_path / "case").write_bytes(b"\0<annotation></annotation>")
-    assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
+    (tmp_path / "case").write_bytes(b"\0[training]\nlr = 0.1")
+    assert in_child(["config", "--replay", tmp_path / "case"]) == 0
     assert capfd.readouterr().out == "read\n"
-    (tmp_path / "case").write_bytes(b"\0<annotation>")
-    assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
-    assert "rejected at image_sets/voc.py" in capfd.readouterr().out
+    (tmp_path / "case").write_bytes(b"\0[training]\nlr = ")
+    assert in_child(["config", "--replay", tmp_path / "case"]) == 0
+    assert "rejected at settings.py" in capfd.readouterr().out

@@ -44,7 +44,6 @@ LAYERS_OF_RESEARCH = [
     ["schema"],
     [
         "authors_draw",
-        "bound",
         "image_sets",
         "plotting",
         "recording",
@@ -54,7 +53,6 @@ LAYERS_OF_RESEARCH = [
     ],
     ["benchmark", "report"],
     ["engine_speed", "paper", "probe", "studies"],
-    ["tsne"],
     ["cli"],
     ["__main__"],
 ]

@@ -16,15 +16,17 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
+from docs_blocks import beyond
+from docs_blocks.common import ROOT
+from docs_blocks.tables import TABULAR_ROWS, tabular_records
 from ltpll.runs.run import Record
 from ltpll.synthetic import example_tables
 from ltpll_research.records import results_under
-from tools import render_docs
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-FOLDER = render_docs.ROOT / "docs" / "figures"
+FOLDER = ROOT / "docs" / "figures"
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {"none": "#7f7f7f", "mean-target": "#009e73", "records": "#d55e00", "anchor": "#0072b2"}
 STYLE = {
@@ -62,7 +64,7 @@ def partial_labels_data() -> dict[str, Any]:
     rows = [next(row for row in ambiguous if table["label"][row] == name) for name in wanted]
     records = [
         record
-        for record in results_under(render_docs.ROOT / "results" / "digits")
+        for record in results_under(ROOT / "results" / "digits")
         if record["config"]["method"] == "corr"
     ]
     plain, anchored = (
@@ -127,17 +129,15 @@ def draw_partial_labels(data: dict[str, Any]) -> Any:
 
 
 def drift_data() -> dict[str, Any]:
-    groups = {
-        name: records for name, records in render_docs.under_recipe().items() if name in COLOURS
-    }
+    groups = {name: records for name, records in beyond.under_recipe().items() if name in COLOURS}
     adjusted = {
-        name: per_class(records, lambda record: render_docs.last_figures(record)["adjusted"])
+        name: per_class(records, lambda record: beyond.last_figures(record)["adjusted"])
         for name, records in groups.items()
     }
     return {
-        "epochs": list(render_docs.DRIFT_EPOCHS),
+        "epochs": list(beyond.DRIFT_EPOCHS),
         "recovery": {
-            name: [render_docs.recovery_curve(record) for record in records]
+            name: [beyond.recovery_curve(record) for record in records]
             for name, records in groups.items()
         },
         "accuracy": adjusted,
@@ -192,7 +192,7 @@ def draw_drift(data: dict[str, Any]) -> Any:
 
 
 def committee_data() -> dict[str, Any]:
-    found = render_docs.tabular_records()
+    found = tabular_records()
     tables = sorted({table for table, _ in found})
     weights = {}
     for table in tables:
@@ -222,7 +222,7 @@ def draw_committee(data: dict[str, Any]) -> Any:
     for k, (row, tables) in enumerate(data["accuracy"].items()):
         values = 100 * np.asarray(tables)
         at = np.arange(len(values)) + (k - len(data["accuracy"]) / 2 + 0.5) * width
-        label = render_docs.TABULAR_ROWS[row].replace("*", "").replace(" (default)", "")
+        label = TABULAR_ROWS[row].replace("*", "").replace(" (default)", "")
         colour = COLOURS["anchor"] if row == "committee" else str(0.85 - 0.12 * k)
         right.bar(at, values.mean(1), width, yerr=values.std(1, ddof=1), color=colour, label=label)
     right.set(title="Accuracy of each alone, and together", ylabel="test accuracy (%)")

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from docs_blocks.beyond import anchor_options, setting_of
+from docs_blocks.common import ROOT, percent
 from ltpll import PartialLabelClassifier, synthetic
 from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
@@ -27,7 +29,7 @@ from ltpll.runs.run import Record
 from ltpll.settings import as_toml
 from ltpll_research.records import results_under
 from ltpll_research.summary import Figure, Row, rows
-from render_docs import ROOT, anchor_options, percent, setting_of, update
+from render_docs import update
 
 FOLDER = ROOT / "docs" / "methods"
 SETTINGS = ROOT / "mkdocs.yml"

@@ -15,8 +15,8 @@ from fuzz.mutations import VALUES
 from fuzz.targets import check_sentence
 from ltpll.errors import InputError
 from ltpll.runs.run import config_hash
+from ltpll.settings import read_file
 from ltpll_research.benchmark import Experiment
-from ltpll_research.cli.options import read_config
 from ltpll_research.report.study_page import render_page
 from ltpll_research.schema import check_record
 from support.refusals import refusal
@@ -70,7 +70,7 @@ def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_r
 )
 def test_a_config_that_is_none_is_refused(tmp_path, content, fragment):
     (tmp_path / "c.toml").write_text(f"data = 'cifar10'\n{content}")
-    assert fragment in refusal(lambda: Experiment.from_mapping(read_config(tmp_path / "c.toml")))
+    assert fragment in refusal(lambda: Experiment.from_mapping(read_file(tmp_path / "c.toml")))
 
 
 @pytest.mark.parametrize(

@@ -176,18 +176,30 @@ class Setting:
         return self.check(values[-1], said)
 
 
-def settings_of(cls: Any, prefix: str = "") -> dict[str, Setting]:
+def settings_of(cls: Any) -> Mapping[str, Setting]:
     """Every setting of a dataclass, by its full name, in the order of the fields."""
+    return _settings_below(cls, "")
+
+
+@cache
+def _settings_below(cls: Any, prefix: str) -> Mapping[str, Setting]:
     found: dict[str, Setting] = {}
-    hints, docs = get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    hints, docs = _type_hints(cls), _field_docstrings(cls)
     for one in fields(cls):
-        kind, name = hints[one.name], f"{prefix}{one.name}"
+        kind: Any = hints[one.name]
+        name = f"{prefix}{one.name}"
         if is_dataclass(kind):
-            found |= settings_of(kind, f"{name}.")
+            section: Any = kind
+            found |= _settings_below(section, f"{name}.")
         else:
             default = one.default if one.default_factory is MISSING else one.default_factory()
             found[name] = Setting(name, kind, default, docs.get(one.name, ""))
     return found
+
+
+@cache
+def _type_hints(cls: Any) -> Mapping[str, Any]:
+    return get_type_hints(cls, include_extras=True)
 
 
 @cache

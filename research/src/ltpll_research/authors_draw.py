@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +13,12 @@ from ltpll.synthetic import check_class_numbers, class_sizes, join_labels, shuff
 SHUFFLE_SEED = 123  # of the commands in the authors' README
 
 
-class AuthorsDraw(NamedTuple):
-    """The row numbers of a long-tailed subset, class by class, and their candidate sets."""
-
-    rows: npt.NDArray[np.int64]
-    candidates: Candidates
-
-
 def authors_draw(
     labels: npt.ArrayLike,
     imbalance: float,
     ambiguity: float,
     superclass: npt.ArrayLike | None = None,
-) -> AuthorsDraw:
+) -> tuple[npt.NDArray[np.int64], Candidates]:
     """Draw the subset and the candidate sets as the authors of the RECORDS paper do.
 
     They use numpy's legacy generator with the seed 0. The rows of each class are shuffled, class by
@@ -47,13 +39,13 @@ def authors_draw(
             high; None if it is the same everywhere.
 
     Returns:
-        The subset and its candidate sets.
+        The row numbers of a long-tailed subset, class by class, and their candidate sets.
 
     Raises:
         InputError: The imbalance, the ambiguity or the labels cannot be used.
 
     Examples:
-        >>> authors_draw([0, 1, 0, 1], imbalance=2, ambiguity=0.5).rows.shape
+        >>> authors_draw([0, 1, 0, 1], imbalance=2, ambiguity=0.5)[0].shape
         (3,)
     """
     y = check_class_numbers(labels)
@@ -64,4 +56,4 @@ def authors_draw(
     if groups is not None:
         random.Random(SHUFFLE_SEED).shuffle(sizes)
     rows = shuffled_subset(y, sizes, rng)
-    return AuthorsDraw(rows, join_labels(y[rows], len(counts), ambiguity, rng, groups))
+    return rows, join_labels(y[rows], len(counts), ambiguity, rng, groups)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ltpll.registry import unknown_name_error
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.settings import Count, Plain, Seed, Share, Within, with_settings
+from ltpll.settings import Count, Plain, Seed, Share, Within, check_types, with_settings
 from ltpll.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
@@ -56,7 +56,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-SCHEDULES = ("cosine", "step")
 # Epochs; the log has the figures of every class for these, for the best so far and for the last.
 DETAILS_EVERY = 10
 # What the same settings mean changes with the edition, and so does a run's hash:
@@ -72,7 +71,6 @@ LATER: Mapping[str, Any] = {
     "draw": "seeded",
     "edition": FIRST_EDITION,
 }
-DRAWS = ("seeded", "authors")
 COMPLETE_CIFAR = 50_000  # training images, from all of which the authors' draw is taken
 
 
@@ -110,8 +108,7 @@ class Experiment:
             runs of earlier ones are still read.
 
     Raises:
-        InputError: If the draw, the schedule or the edition does not exist, or the milestones do
-            not fit.
+        InputError: If a value cannot be used, or the schedule and the milestones do not fit.
 
     Examples:
         >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
@@ -134,33 +131,20 @@ class Experiment:
     batch_size: Count = 256
     lr: Annotated[float, Within(0, open_below=True)] = 0.01
     weight_decay: Annotated[float, Within(0)] = 1e-3
-    schedule: str = "cosine"
+    schedule: Literal["cosine", "step"] = "cosine"
     milestones: tuple[int, ...] = ()
     truth_missing: Share = 0.0
     precision: str = "float32"
-    draw: str = "seeded"
+    draw: Literal["seeded", "authors"] = "seeded"
     seed: Seed = 0
-    edition: int = EDITION
+    edition: Annotated[int, Within(FIRST_EDITION, EDITION)] = EDITION
 
     def __post_init__(self) -> None:
-        if self.draw not in DRAWS:
-            raise unknown_name_error("draw", self.draw, DRAWS)
-        if not FIRST_EDITION <= self.edition <= EDITION:
+        check_types(self)
+        if (self.schedule == "step") != bool(self.milestones):
             raise InputError(
-                f"edition is {self.edition}: this version of ltpll knows the editions "
-                f"{FIRST_EDITION} to {EDITION}."
-            )
-        if self.schedule not in SCHEDULES:
-            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
-        if self.schedule == "step" and not self.milestones:
-            raise InputError(
-                "The schedule step needs `milestones`, the epochs after which the learning rate "
-                "falls, such as 700 and 800."
-            )
-        if self.schedule != "step" and self.milestones:
-            raise InputError(
-                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or "
-                "remove the milestones."
+                "The schedule step and `milestones`, the epochs after which the learning rate "
+                "falls, need each other: set both, or neither."
             )
         check_milestones(self.milestones, self.epochs)
 
@@ -183,16 +167,6 @@ class Experiment:
         return with_settings(cls, {name: one for name, one in values.items() if one is not None})
 
     @classmethod
-    def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
-        """Make an experiment of a recipe, such as "best"; other settings override its own.
-
-        Examples:
-            >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
-            0.03
-        """
-        return cls.from_mapping(with_recipe(recipe, settings))
-
-    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
         return cls.from_mapping(
@@ -203,7 +177,7 @@ class Experiment:
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
         config: Record = {"experiment": "images"}
-        for name, value in asdict(self).items():
+        for name, value in vars(self).items():
             if name not in LATER or value != LATER[name]:
                 config[name] = list(value) if isinstance(value, tuple) else value
         # Other options must not make it another run.
@@ -303,10 +277,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
 
 
 def _check_complete(images: ImageSet) -> None:
-    """Refuse the authors' draw where it is not defined.
-
-    The shuffled rows are those of all published images, in their order.
-    """
+    """The rows that the authors' draw shuffles are all published images, in their order."""
     counts = np.bincount(images.y_train, minlength=len(images.classes))
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(

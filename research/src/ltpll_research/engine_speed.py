@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,22 +30,6 @@ def noise_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) 
     return ImageSet("noise", x, y, x_test, y_test, tuple(map(str, range(n_classes))))
 
 
-def noise_experiment(
-    method: str, rebalancer: str, *, width: int, per_class: int, device: str
-) -> tuple[Experiment, ImageSet]:
-    """The paper's training on noise of the shape of CIFAR-100.
-
-    A CPU gets few test images, which would take most of the time.
-    """
-    on_cuda = device.startswith("cuda")
-    precision = "bfloat16" if on_cuda else "float32"
-    settings = {"method": method, "rebalancer": rebalancer, "precision": precision}
-    experiment = Experiment.from_mapping(
-        {"data": "noise", "width": width, "epochs": 1000, **settings}
-    )
-    return experiment, noise_images(per_class, 100, 10_000 if on_cuda else 200)
-
-
 def bench_engine(
     experiment: Experiment,
     *,
@@ -65,7 +50,7 @@ def bench_engine(
     parts = _parts(trainer, problem)
     # The backward pass does the work twice: for inputs and for weights.
     flops = 3 * _forward_flops(trainer, problem)
-    peak = _matrix_peak(trainer.device)
+    peak = _matrix_peak(trainer)
     memory = None
     if trainer.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(trainer.device) / 2**30
@@ -152,15 +137,12 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
         adjusted = trainer.rebalancer.adjust(outputs, "targets", trainer.head)
         trainer.targets[index] = trainer.method.disambiguate(adjusted, targets, candidates)
 
-    def milliseconds(work: Callable[[], Any], repeats: int = 10) -> float:
-        return time_milliseconds(trainer, work, repeats)
-
+    milliseconds = partial(time_milliseconds, trainer)
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
     drawing = milliseconds(lambda: trainer.draw(rows))
-    both = milliseconds(forward_backward)
-    forward_only = milliseconds(forward)
+    both, forward_only = milliseconds(forward_backward), milliseconds(forward)
     with torch.no_grad():
         refining = milliseconds(refine)
         losing = milliseconds(lambda: trainer.method.loss(trainer_outputs, targets, candidates))
@@ -210,16 +192,9 @@ def _forward_flops(trainer: PartialLabelTrainer, problem: Problem) -> int:
     return int(counter.get_total_flops())
 
 
-def _matrix_peak(device: torch.device) -> float:
+def _matrix_peak(trainer: PartialLabelTrainer) -> float:
     """Operations per second of a large matrix product: what the device reaches in practice."""
-    on_cuda = device.type == "cuda"
+    on_cuda = trainer.device.type == "cuda"
     n, dtype = (8192, torch.bfloat16) if on_cuda else (1024, torch.float32)
-    a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    _synchronize(device)
-    started = time.perf_counter()
-    for _ in range(10):
-        a @ b
-    _synchronize(device)
-    return 10 * 2 * n**3 / (time.perf_counter() - started)
+    a, b = (torch.randn(n, n, device=trainer.device, dtype=dtype) for _ in range(2))
+    return 2 * n**3 / (time_milliseconds(trainer, lambda: a @ b) / 1000)

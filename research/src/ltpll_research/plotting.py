@@ -8,13 +8,6 @@ from typing import Any
 from ltpll.files import write_when_complete
 
 
-def new_figure(**options: Any) -> Any:
-    """Create an empty matplotlib figure."""
-    from matplotlib.figure import Figure
-
-    return Figure(**options)
-
-
 def save_figure(figure: Any, path: Path, *, dpi: int = 150) -> None:
     """Write a figure, in the format that the file name ends with, and create its folder."""
     form = path.suffix.removeprefix(".") or None

@@ -1,8 +1,7 @@
-"""Linear probes: how well a linear classifier does on the features of a finished run."""
+"""The features of a finished run: how well linear classifiers do on them, and t-SNE pictures."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from torch import Tensor, nn
 
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import evaluate
-from ltpll.files import write_atomically
-from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll_research.image_sets.prepared import ImageSet
+from ltpll_research.plotting import save_figure
 
 
 def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
@@ -127,12 +125,29 @@ def probe(
     return results
 
 
-def write_probe(
-    run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int
-) -> Path:
-    """Write the results of `probe` to the run folder, and return their path."""
-    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed}
-    record["results"] = results
-    path = run.folder / "probe.json"
-    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
-    return path
+def draw_tsne(
+    trainer: PartialLabelTrainer, images: ImageSet, path: Path, *, most: int = 2000, seed: int = 0
+) -> None:
+    """Draw the features of at most `most` test images in two dimensions, one colour per class."""
+    from matplotlib.figure import Figure
+    from sklearn.manifold import TSNE
+
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    rows = np.random.default_rng(seed).permutation(len(images.y_test))[:most]
+    features = image_features(trainer, images.x_test[rows]).cpu().numpy()
+    perplexity = min(30, max((len(rows) - 1) // 3, 1))
+    tsne = TSNE(init="pca", random_state=seed, perplexity=perplexity)
+    places = tsne.fit_transform(features)
+    panel = figure.subplots()
+    labels = images.y_test[rows]
+    has_legend = len(images.classes) <= 20
+    for c, name in enumerate(images.classes):
+        points = places[labels == c]
+        colour = f"C{c}" if len(images.classes) <= 10 else None
+        panel.scatter(
+            points[:, 0], points[:, 1], s=5, color=colour, label=name if has_legend else None
+        )
+    panel.set(xticks=[], yticks=[])
+    if has_legend:
+        figure.legend(loc="outside lower center", ncols=5, fontsize=8, markerscale=3)
+    save_figure(figure, path)

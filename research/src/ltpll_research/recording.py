@@ -30,10 +30,10 @@ def seed_streams(seed: int) -> dict[str, int]:
 
 
 @cache
-def code_fingerprint(*others: Path) -> str:
-    """A hash of the source of ltpll and of other packages, which tells versions apart."""
+def code_fingerprint() -> str:
+    """A hash of the source of ltpll and of this package, which tells versions apart."""
     digest = hashlib.sha256()
-    for folder in (PACKAGE, *others):
+    for folder in (PACKAGE, Path(__file__).resolve().parent):
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]
@@ -108,8 +108,7 @@ def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     for name in ("target_recovery", "mean_target_distance", "prior_distance"):
         if all(name in record for record in measured):
             columns[name] = [record[name] for record in measured]
-    compact: Record = round_floats(columns)
-    return compact
+    return dict(round_floats(columns))
 
 
 def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
@@ -138,7 +137,7 @@ def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int 
     ]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
-    compact: Record = round_floats(
+    rounded: Record = round_floats(
         {
             "epoch": [record["epoch"] for record in chosen],
             "mean_prediction": {
@@ -146,4 +145,4 @@ def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int 
             },
         }
     )
-    return compact
+    return rounded

@@ -30,10 +30,7 @@ def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
 
 
 def results_under(folder: Path) -> Iterator[Record]:
-    """All records of a folder of committed results (`*.json`), in a stable order.
-
-    JSON files of another kind are skipped.
-    """
+    """All records of a folder of committed results (`*.json`), in a stable order."""
     return _read_records(folder.rglob("*.json"))
 
 

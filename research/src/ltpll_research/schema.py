@@ -70,7 +70,7 @@ class BenchmarkRecord(msgspec.Struct):
     classes: list[Any] | None = None
     seconds: Number = 0.0
     environment: dict[str, Any] = {}
-    shots: Any = None
+    shots: Shots | None = None
     curves: Curves = msgspec.field(default_factory=Curves)
 
 
@@ -106,8 +106,6 @@ def benchmark_problem(record: Record) -> str | None:
             rows[row] = msgspec.convert(found.last.get(row), LastFigures)
             best = msgspec.convert(found.best.get(row), dict[str, Any])
             msgspec.convert(best.get(row), BestFigures)
-        if found.shots:
-            msgspec.convert(found.shots, Shots)
         curves = msgspec.convert([found.curves.accuracy.get(row) for row in rows], list[Figures])
     except (ValueError, OverflowError) as error:
         return f"an entry that does not fit ({error})"

@@ -83,13 +83,6 @@ def test_help_shows_the_default_of_a_pair_of_flags():
     )
 
 
-def test_benchmark_with_a_table_names_the_train_command_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.csv").write_text("id,candidates,u\na,x|y,1\nb,y,2\n")
-    assert "use `ltpll train t.csv`" in research("benchmark", "t.csv", status=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
-
-
 def test_an_image_set_that_does_not_exist_is_named_with_what_was_meant():
     assert research("benchmark", "cifar11", status=2).startswith(
         "There is no image set 'cifar11'. Did you mean 'cifar10'?"

@@ -5,16 +5,8 @@ import pytest
 from ltpll.methods import METHODS
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.catalog import ITEMS
-from ltpll_research.paper.compare import (
-    Verdict,
-    cell_text,
-    compare,
-    compare_other_lengths,
-    departures,
-    judge,
-)
+from ltpll_research.paper.compare import cell_text, compare, departures
 from ltpll_research.paper.grid import Finished, experiment_of
-from ltpll_research.summary import Figure
 from support.paper_runs import paper_record as record
 
 
@@ -106,52 +98,3 @@ def test_runs_of_an_earlier_edition_count_where_no_other_is_finished_and_say_so(
         1,
         (),
     )  # editions are never averaged
-
-
-def test_runs_of_another_length_are_compared_by_themselves():
-    finished = Finished(
-        [
-            record(0, 0.39, 0.41),
-            record(0, 0.30, 0.31, "none", {"oracle-la-posthoc": (0.32, 0.33)}, epochs=200),
-        ]
-    )
-    by_length = compare_other_lengths(ITEMS["main"], finished, 1)
-    assert list(by_length) == [200, 800]
-    assert cell(by_length[200], "corr").last.mean == pytest.approx(30.0)
-    assert cell(by_length[200], "corr").departures == ("200 epochs",)
-    assert all(
-        cell.last is None for line in by_length[800] for cell in line
-    )  # of the paper's length, so not of another one
-
-
-@pytest.mark.parametrize(
-    ("last", "best", "expected"),
-    [
-        ([49.09], [55.0], Verdict.REPRODUCED),  # one point below 50.09
-        ([51.09], [51.09], Verdict.REPRODUCED),
-        ([49.08], [49.09], Verdict.ONLY_BEST),
-        ([49.08], [49.08], Verdict.NOT_REPRODUCED),
-        ([49.08], [51.10], Verdict.NOT_REPRODUCED),
-        (
-            [46.0, 50.0],
-            [46.0, 50.0],
-            Verdict.NOT_REPRODUCED,
-        ),  # a deviation of 2.8, but of two seeds
-        (
-            [45.5, 48.0, 50.5],
-            [45.0, 45.0, 45.0],
-            Verdict.REPRODUCED,
-        ),  # 2.09 below, a deviation of 2.5
-        (
-            [47.0, 48.0, 49.0],
-            [47.0, 48.0, 49.0],
-            Verdict.NOT_REPRODUCED,
-        ),  # 2.09 below, a deviation of 1
-        ([45.0, 45.0, 45.0], [45.5, 48.0, 50.5], Verdict.ONLY_BEST),
-        ([], [], Verdict.NOT_RUN),
-    ],
-)
-def test_a_number_is_reproduced_within_one_point_or_within_the_deviation_of_three_seeds(
-    last, best, expected
-):
-    assert judge(Figure.of(last), Figure.of(best), 50.09) is expected

@@ -92,9 +92,9 @@ def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_pat
         Experiment.from_mapping(settings),
         Experiment.from_mapping({**settings, "lr": 1e30}),
     )
-    outcomes = launch([explodes, good], tmp_path, data_root=root, device="cpu")
-    assert "not finite" in outcomes[0].reason
-    assert outcomes[1].reason == ""
+    ((failed, reason),) = launch([explodes, good], tmp_path, data_root=root, device="cpu")
+    assert failed == explodes
+    assert "not finite" in reason
     assert "not finite" in (experiment_run(tmp_path, explodes).folder / "failed.txt").read_text()
     assert not experiment_run(tmp_path, explodes).done
     assert experiment_run(tmp_path, good).done

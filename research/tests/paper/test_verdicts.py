@@ -1,9 +1,19 @@
 """The table of verdicts: every published number once, with what our runs say about it."""
 
+import pytest
+
+from docs_blocks.verdicts import (
+    Verdict,
+    compare_other_lengths,
+    explanations,
+    judge,
+    judged_groups,
+    verdict_of,
+    verdicts_markdown,
+)
 from ltpll_research.paper.catalog import ITEMS, published
-from ltpll_research.paper.compare import Verdict
 from ltpll_research.paper.grid import Finished
-from ltpll_research.paper.verdicts import explanations, judged_groups, verdicts_markdown
+from ltpll_research.summary import Figure
 from support.documents import ROOT
 from support.paper_runs import paper_record
 
@@ -123,7 +133,7 @@ def test_only_numbers_with_which_the_best_epoch_agrees_are_explained_by_it():
         and group.line()[-1] == "the paper's numbers look like the best test epoch"
     ]
     assert explained
-    assert {cell.verdict for group in explained for cell in group.cells.values()} <= {
+    assert {verdict_of(cell) for group in explained for cell in group.cells.values()} <= {
         Verdict.ONLY_BEST,
         Verdict.NOT_RUN,
     }
@@ -137,3 +147,55 @@ def test_explanations_are_for_systems_and_images_of_the_paper():
         for cell in line.cells
     }
     assert set(explanations()) <= known
+
+
+def test_runs_of_another_length_are_compared_by_themselves():
+    finished = Finished(
+        [
+            paper_record(0, 0.39, 0.41),
+            paper_record(0, 0.30, 0.31, "none", {"oracle-la-posthoc": (0.32, 0.33)}, epochs=200),
+        ]
+    )
+    by_length = compare_other_lengths(ITEMS["main"], finished, 1)
+    assert list(by_length) == [200, 800]
+    (shorter,) = [
+        cell for line in by_length[200] for cell in line if cell.best and cell.best.mean < 32
+    ]
+    assert shorter.last.mean == pytest.approx(30.0)
+    assert shorter.departures == ("200 epochs",)
+    assert all(
+        cell.last is None for line in by_length[800] for cell in line
+    )  # of the paper's length, so not of another one
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "expected"),
+    [
+        ([49.09], [55.0], Verdict.REPRODUCED),  # one point below 50.09
+        ([51.09], [51.09], Verdict.REPRODUCED),
+        ([49.08], [49.09], Verdict.ONLY_BEST),
+        ([49.08], [49.08], Verdict.NOT_REPRODUCED),
+        ([49.08], [51.10], Verdict.NOT_REPRODUCED),
+        (
+            [46.0, 50.0],
+            [46.0, 50.0],
+            Verdict.NOT_REPRODUCED,
+        ),  # a deviation of 2.8, but of two seeds
+        (
+            [45.5, 48.0, 50.5],
+            [45.0, 45.0, 45.0],
+            Verdict.REPRODUCED,
+        ),  # 2.09 below, a deviation of 2.5
+        (
+            [47.0, 48.0, 49.0],
+            [47.0, 48.0, 49.0],
+            Verdict.NOT_REPRODUCED,
+        ),  # 2.09 below, a deviation of 1
+        ([45.0, 45.0, 45.0], [45.5, 48.0, 50.5], Verdict.ONLY_BEST),
+        ([], [], Verdict.NOT_RUN),
+    ],
+)
+def test_a_number_is_reproduced_within_one_point_or_within_the_deviation_of_three_seeds(
+    last, best, expected
+):
+    assert judge(Figure.of(last), Figure.of(best), 50.09) is expected

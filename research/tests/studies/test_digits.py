@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from ltpll.runs.run import Run
-from ltpll_research.studies import digits
-from ltpll_research.studies.runner import run_missing
+from ltpll_research.studies import digits, run_missing
 from ltpll_research.summary import rows
 from support.commands import research
 from support.interrupted_runs import shortened

@@ -6,7 +6,7 @@ import pytest
 
 from ltpll.errors import InputError
 from ltpll.runs.run import Run
-from ltpll_research.studies import runner
+from ltpll_research.studies import run_missing
 
 
 def train(run: Run) -> None:
@@ -26,11 +26,11 @@ def runs(root: Path, seeds) -> list[Run]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_only_missing_runs_are_trained(tmp_path, workers):
     first = runs(tmp_path, [0, 1])
-    runner.run_missing(first, train, workers=0)
+    run_missing(first, train, workers=0)
     stamps = [(run.folder / "done").stat().st_mtime_ns for run in first]
     everything = runs(tmp_path, [0, 1, 2])
     seen = []
-    runner.run_missing(everything, train, workers=workers, on_progress=seen.append)
+    run_missing(everything, train, workers=workers, on_progress=seen.append)
     assert [run.result()["last"] for run in everything] == [0, 1, 2]
     assert [(run.folder / "done").stat().st_mtime_ns for run in first] == stamps
     assert seen[0] == 4
@@ -44,7 +44,7 @@ def test_workers_are_separate_processes_with_one_thread_each_and_the_environment
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     cells = runs(tmp_path, [0, 1])
-    runner.run_missing(cells, train, workers=2)
+    run_missing(cells, train, workers=2)
     lines = [
         json.loads(line)
         for run in cells
@@ -60,7 +60,7 @@ def test_workers_are_separate_processes_with_one_thread_each_and_the_environment
 def test_an_error_in_one_run_reaches_the_caller_and_finished_runs_are_kept(tmp_path, workers):
     cells = runs(tmp_path, [0, 3])
     with pytest.raises(InputError, match="Row 3 is wrong"):
-        runner.run_missing(cells, train, workers=workers)
+        run_missing(cells, train, workers=workers)
     assert cells[0].done
     assert not cells[1].done
     assert cells[0].result()["last"] == 0

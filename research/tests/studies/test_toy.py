@@ -3,8 +3,7 @@ import pytest
 from PIL import Image
 
 from ltpll.runs.run import Run
-from ltpll_research.studies import toy
-from ltpll_research.studies.runner import run_missing
+from ltpll_research.studies import run_missing, toy
 from ltpll_research.summary import rows
 
 

@@ -7,11 +7,10 @@ from ltpll_research.cli.bench import app as bench_commands
 from ltpll_research.cli.benchmark import benchmark
 from ltpll_research.cli.bound import bound
 from ltpll_research.cli.data import app as data_commands
-from ltpll_research.cli.demo import demo
 from ltpll_research.cli.probe import probe, tsne
 from ltpll_research.cli.report import report
 from ltpll_research.cli.reproduce import reproduce
-from ltpll_research.cli.toy import toy
+from ltpll_research.cli.studies import demo, toy
 
 app = make_program(
     "ltpll-research",

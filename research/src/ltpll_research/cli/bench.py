@@ -54,14 +54,18 @@ def engine(
     """Measure the speed of the paper's training (ResNet-18, 32×32, batch 256), part by part."""
     from ltpll.files import write_atomically
     from ltpll.validation import chosen_device
-    from ltpll_research.engine_speed import bench_engine, noise_experiment
+    from ltpll_research.benchmark import Experiment
+    from ltpll_research.engine_speed import bench_engine, noise_images
 
     if json_file is not None:
         check_outputs(context, json_file, suffixes=[".json"], makes_folder=True)
     device = str(chosen_device(device))
-    experiment, images = noise_experiment(
-        method, rebalancer, width=width, per_class=per_class, device=device
-    )
+    on_cuda = device.startswith("cuda")
+    settings = {"method": method, "rebalancer": rebalancer, "width": width, "epochs": 1000}
+    settings["precision"] = "bfloat16" if on_cuda else "float32"
+    experiment = Experiment.from_mapping({"data": "noise", **settings})
+    # A CPU gets few test images, which would take most of the time.
+    images = noise_images(per_class, 100, 10_000 if on_cuda else 200)
     timed = {"epochs": epochs, "measure_every": measure_every}
     found = bench_engine(experiment, device=device, engine=steps, images=images, **timed)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

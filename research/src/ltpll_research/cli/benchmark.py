@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.errors import InputError, shown
-from ltpll.formatting import command
-from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record, Run
+from ltpll.settings import read_file
 from ltpll_research.schema import check_record
 
 
@@ -72,7 +69,7 @@ def benchmark(
     config: Annotated[
         Path | None,
         opt.training_option(
-            help="YAML file with settings; options on the command line override it."
+            help="TOML file with settings; options on the command line override it."
         ),
     ] = None,
     epochs: Annotated[
@@ -125,33 +122,28 @@ def benchmark(
     )
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
-    from ltpll_research.benchmark import (
-        EDITION,
-        FIRST_EDITION,
-        Experiment,
-        experiment_run,
-        with_recipe,
-    )
+    from ltpll_research.benchmark import Experiment, experiment_run, with_recipe
     from ltpll_research.benchmark import train as train_run
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.grid import parse_settings
 
-    settings = opt.read_config(config)
-    settings["data"] = _image_set(data or settings.get("data"))
+    settings = {} if config is None else read_file(config)
     others = parse_settings(" ".join(change or ()))
     if others.get("schedule", "step") != "step":
         settings.pop("milestones", None)  # of the config file's schedule, which is replaced
     settings |= others
-    settings |= opt.given(
-        imbalance=imbalance,
-        ambiguity=ambiguity,
-        superclass=superclass,
-        method=method,
-        rebalancer=rebalancer,
-        extras=tuple(extra) if extra else None,
-        epochs=epochs,
-        seed=seed,
-    )
+    given = {
+        "data": data,
+        "imbalance": imbalance,
+        "ambiguity": ambiguity,
+        "superclass": superclass,
+        "method": method,
+        "rebalancer": rebalancer,
+        "extras": extra or None,
+        "epochs": epochs,
+        "seed": seed,
+    }
+    settings |= {name: value for name, value in given.items() if value is not None}
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(with_recipe(recipe, settings))
@@ -166,13 +158,6 @@ def benchmark(
                 f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; "
                 f"{run.folder}"
             )
-            for edition in range(FIRST_EDITION, EDITION):
-                earlier = experiment_run(out, replace(experiment, edition=edition))
-                if earlier.folder.exists():
-                    print_line(
-                        f"The run {earlier.key} has the same settings but is of an earlier "
-                        "edition: it stays as it is."
-                    )
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             with ProgressBar() as progress:
                 train_run(
@@ -187,25 +172,6 @@ def benchmark(
                 )
             world.wait_for_all()
         _print_result(run)
-
-
-def _image_set(name: Any) -> str:
-    """The name of an image set; anything else is refused."""
-    from ltpll_research.image_sets.prepared import IMAGE_SETS
-
-    known = ", ".join(IMAGE_SETS)
-    if name is None:
-        raise InputError(f"There is nothing to train on: give an image set ({known}).")
-    if not isinstance(name, str):
-        raise InputError(f"data is {shown(name)}: it must be text, the name of an image set.")
-    if name not in IMAGE_SETS and Path(name).expanduser().is_file():
-        raise InputError(
-            f"{name} is a file, and `ltpll-research benchmark` is for image sets ({known}): "
-            f"use `{command('ltpll', 'train', name)}`."
-        )
-    if name not in IMAGE_SETS:
-        raise unknown_name_error("image set", name, IMAGE_SETS)
-    return name
 
 
 def _print_result(run: Run) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ltpll.cli.console import console, print_line
 from ltpll.errors import InputError
 from ltpll_research.cli.options import DataRoot, data_option
+
+if TYPE_CHECKING:
+    from ltpll_research.image_sets.prepared import Meta
 
 app = typer.Typer(help="Prepare and list image sets.", no_args_is_help=True)
 
@@ -28,29 +31,14 @@ def prepare(
     root: DataRoot = None,
 ) -> None:
     """Download an image set, or read it from given archives, and write it as plain arrays."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+    from ltpll_research.image_sets.prepared import prepare_image_set, read_meta
 
-    from ltpll_research.image_sets.prepared import load_image_set, prepare_image_set
-
-    tasks: dict[str, TaskID] = {}
-    columns = (TextColumn("downloading {task.description}"), BarColumn(), DownloadColumn())
     try:
-        with Progress(*columns, console=console) as progress:
-
-            def show(file: str, done: int, total: int) -> None:
-                if file not in tasks:
-                    tasks[file] = progress.add_task(file)
-                progress.update(tasks[file], completed=done, total=total or None)
-
-            folder = prepare_image_set(name, root, archive or (), show)
+        folder = prepare_image_set(name, root, archive or ())
     except KeyboardInterrupt:
         console.print("Interrupted: nothing was changed. Rerun the command to start again.")
         raise typer.Exit(130) from None
-    prepared = load_image_set(name, root, mmap=True)
-    print_line(
-        f"{name}: {len(prepared.y_train)} training and {len(prepared.y_test)} test images of "
-        f"{len(prepared.classes)} classes in {folder}"
-    )
+    print_line(_described(folder, read_meta(folder)))
 
 
 @app.command("list")
@@ -70,13 +58,16 @@ def data_list(
             print_line(f"{name}: not prepared; run `ltpll-research data prepare {name}`")
             continue
         try:
-            meta = read_meta(folder, verify=verify)
-            print_line(
-                f"{name}: {meta.n_train} training and {meta.n_test} test images of "
-                f"{len(meta.classes)} classes in {folder}"
-            )
+            print_line(_described(folder, read_meta(folder, verify=verify)))
         except InputError as error:
             damaged = True
             print_line(f"{name}: {error}")
     if damaged:
         raise typer.Exit(2)
+
+
+def _described(folder: Path, meta: Meta) -> str:
+    return (
+        f"{meta.name}: {meta.n_train} training and {meta.n_test} test images of "
+        f"{len(meta.classes)} classes in {folder}"
+    )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from ltpll.settings import read_file
 
 # Options are grouped into panels of `--help`.
 data_option = partial(typer.Option, rich_help_panel="Data")
@@ -39,13 +37,3 @@ Engine = Annotated[
 Fresh = Annotated[
     bool, output_option("--fresh", help="Discard earlier results of this command and train again.")
 ]
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def read_config(path: Path | None) -> dict[str, Any]:
-    """The settings in a TOML file; empty if `path` is None."""
-    return {} if path is None else read_file(path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,12 @@ import ltpll_research.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
+from ltpll.files import write_atomically
+
+if TYPE_CHECKING:
+    from ltpll.runs.run import Run
+    from ltpll.training.trainer import PartialLabelTrainer
+    from ltpll_research.image_sets.prepared import ImageSet
 
 BenchmarkRun = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
@@ -46,18 +53,10 @@ def probe(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
 
-    from ltpll.runs.run import Run
-    from ltpll.runs.schema import Kind
-    from ltpll.validation import chosen_device
-    from ltpll_research.benchmark import Experiment, reopen_trainer
-    from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.probe import probe as probe_features
-    from ltpll_research.probe import write_probe
 
     sizes = [_parse_shots(word) for word in shots.split()]
-    run = Run.open(folder, Kind.BENCHMARK)
-    images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    trainer = reopen_trainer(run, images, str(chosen_device(device)))
+    run, images, trainer = _reopened(folder, data_root, device)
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
@@ -71,7 +70,10 @@ def probe(
         accuracies = (f"{100 * result[top]:.2f}" for top in ("top1", "top5"))
         table.add_row(name, f"{result['examples']:,}", *accuracies)
     console.print(table)
-    path = write_probe(run, trainer, results, epochs=epochs, seed=seed)
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed}
+    path = run.folder / "probe.json"
+    text = json.dumps(record | {"results": results}, indent=1)
+    write_atomically(path, f"{text}\n".encode())
     print_line(f"Kept: {path.resolve()}")
 
 
@@ -88,20 +90,29 @@ def tsne(
     device: opt.Device = "auto",
 ) -> None:
     """Draw a t-SNE plot of the features of test examples, coloured by class."""
+    from ltpll_research.probe import draw_tsne
+
+    path = out or folder / "tsne.png"
+    check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
+    _, images, trainer = _reopened(folder, data_root, device)
+    draw_tsne(trainer, images, path, most=most, seed=seed)
+    print_line(f"Picture: {path.resolve()}")
+
+
+def _reopened(
+    folder: Path, data_root: Path | None, device: str
+) -> tuple[Run, ImageSet, PartialLabelTrainer]:
+    """The run in a folder, its image set, and its trainer."""
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import Experiment, reopen_trainer
     from ltpll_research.image_sets.prepared import load_image_set
-    from ltpll_research.tsne import draw_tsne
 
-    path = out or folder / "tsne.png"
-    check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
     trainer = reopen_trainer(run, images, str(chosen_device(device)))
-    draw_tsne(trainer, images, path, most=most, seed=seed)
-    print_line(f"Picture: {path.resolve()}")
+    return run, images, trainer
 
 
 def _parse_shots(word: str) -> int | None:

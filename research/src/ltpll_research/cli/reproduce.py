@@ -13,7 +13,6 @@ from rich.table import Table
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
-from ltpll.formatting import format_duration
 from ltpll.runs.run import Run
 from ltpll_research.cli.options import DataRoot, Device, Settings, output_option, training_option
 from ltpll_research.records import finished_runs
@@ -71,11 +70,9 @@ def reproduce(
 
     Rerun the command to resume. Several processes on one folder share the work.
     """
-    from ltpll.runs.environment import environment
     from ltpll.validation import chosen_device
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.catalog import ITEMS, find_item
-    from ltpll_research.paper.duration import Pace
     from ltpll_research.paper.figures import PLOTTERS, draw_figure
     from ltpll_research.paper.grid import Finished, experiments, parse_settings
 
@@ -91,12 +88,11 @@ def reproduce(
             )
     folders = [out, *(results or ())]
     finished = Finished.under(*folders)
-    pace = Pace.of(finished, environment(place)["hardware"])
     chosen = parse_settings(only)
     if show or name is None:
         items = ITEMS.values()
         runs = [(item, experiments(item, seeds, changes, chosen)) for item in items]
-        _show_list(runs, finished, pace)
+        _show_list(runs, finished)
         return
     item = find_item(name)
     if item.instead:
@@ -113,10 +109,8 @@ def reproduce(
             "--dry-run lists all of them."
         )
     missing = [experiment for experiment in wanted if experiment not in finished]
-    seconds = pace.seconds(missing)
-    left = f", about {format_duration(seconds)} left on {pace.hardware}" if seconds else ""
     done = f"{len(wanted) - len(missing)} of {len(wanted)} runs done"
-    console.print(f"{item.where}, {item.title}: {done}{left}.")
+    console.print(f"{item.where}, {item.title}: {done}.")
     failed = 0
     if dry_run:
         for experiment in missing:
@@ -144,14 +138,11 @@ def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: st
     """Train the missing runs, and return how many failed."""
     from ltpll.cli.progress import ProgressBar
     from ltpll.training.job import Part, Stage
-    from ltpll_research.paper.duration import pixels_processed
     from ltpll_research.paper.launch import launch
 
     progress = ProgressBar()
-    parts = []
-    for number, one in enumerate(missing, 1):
-        cost = pixels_processed(one.config()) / one.epochs
-        parts.append(Part(f"run {number} of {len(missing)}", one.epochs, cost))
+    runs = enumerate(missing, 1)
+    parts = [Part(f"run {number} of {len(missing)}", one.epochs) for number, one in runs]
 
     def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
         print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
@@ -160,32 +151,24 @@ def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: st
 
     with progress:
         progress.plan_stages([Stage(parts)])
-        outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
-    failures = [outcome for outcome in outcomes if outcome.reason]
-    for outcome in failures:
-        print_line(f"failed: {_name(outcome.experiment)}: {outcome.reason}")
+        failures = launch(missing, out, data_root=data_root, device=device, on_start=watch)
+    for experiment, reason in failures:
+        print_line(f"failed: {_name(experiment)}: {reason}")
     return len(failures)
 
 
-def _show_list(items: Sequence[tuple[Any, Sequence[Any]]], finished: Any, pace: Any) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("item", no_wrap=True)
-    for column in ("runs done", "time left"):
-        table.add_column(column, justify="right", no_wrap=True)
+def _show_list(items: Sequence[tuple[Any, Sequence[Any]]], finished: Any) -> None:
+    table = Table("item", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("runs done", justify="right", no_wrap=True)
     table.add_column("what")
     for item, runs in items:
-        missing = [run for run in runs if run not in finished]
-        done, left = f"{len(runs) - len(missing)}/{len(runs)}", "–"
+        done = f"{sum(run in finished for run in runs)}/{len(runs)}"
         what = f"{item.where}: {item.title}"
         if item.instead:
             done, what = "–", f"{what} ({item.instead})"
-        else:
-            left = format_duration(pace.seconds(missing) if missing else 0.0)
-        table.add_row(item.name, done, left, what)
+        table.add_row(item.name, done, what)
     console.print(table)
     console.print("Items share runs; rows whose method is not implemented are not counted.")
-    if pace.speed is not None:
-        print_line(f"Times are estimated from finished runs on {pace.hardware}.")
 
 
 def _show_table(

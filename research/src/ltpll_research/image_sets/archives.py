@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ltpll.errors import InputError, first_line, printable, shown
-
-ByteProgress = Callable[[str, int, int], None]
-"""Called with the name of a file, the bytes downloaded and the bytes in total (0 if unknown)."""
+from ltpll.errors import InputError, first_line
 
 
 class PublishedArchive(NamedTuple):
@@ -40,25 +38,11 @@ PUBLISHED_ARCHIVES: dict[str, tuple[PublishedArchive, ...]] = {
         },
     }.items()
 }
-OTHERWISE = "get the file another way and pass it with --archive PATH"
-MEMBER_LIMIT = (
-    256 << 20
-)  # bytes; the largest member that is read, CIFAR-100's train.bin, has 147 MiB
-
-
-class LocalArchive(NamedTuple):
-    """An archive on disk, and its checksum."""
-
-    path: Path
-    md5: str
 
 
 def find_or_download(
-    sources: Sequence[PublishedArchive],
-    given: Sequence[Path],
-    downloads: Path,
-    on_progress: ByteProgress | None = None,
-) -> list[LocalArchive]:
+    sources: Sequence[PublishedArchive], given: Sequence[Path], downloads: Path
+) -> list[Path]:
     """The archives of a set: the given files, and downloads of those that are not among them."""
     found = {md5_of_file(path): path for path in given}
     published = {source.md5: source.file_name for source in sources}
@@ -69,10 +53,7 @@ def find_or_download(
                 f"The file {path} has the md5 sum {md5}, but the published one is {expected}: "
                 "download it again."
             )
-    return [
-        LocalArchive(found.get(source.md5) or download(source, downloads, on_progress), source.md5)
-        for source in sources
-    ]
+    return [found.get(source.md5) or download(source, downloads) for source in sources]
 
 
 def md5_of_file(path: Path) -> str:
@@ -85,83 +66,32 @@ def md5_of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def download(
-    source: PublishedArchive, downloads: Path, on_progress: ByteProgress | None = None
-) -> Path:
+def download(source: PublishedArchive, downloads: Path) -> Path:
     """Download an archive unless an earlier call did; only a complete file gets the final name."""
     import pooch  # type: ignore[import-untyped]
 
     pooch.get_logger().setLevel("WARNING")  # its messages would break the progress bar
+    # A server might declare the gzip of a .tar.gz a transfer encoding: it would be decoded, and the
+    # checksum would differ.
     downloader = pooch.HTTPDownloader(
-        progressbar=_DownloadProgress(source.file_name, on_progress) if on_progress else False,
-        # A server might declare the gzip of a .tar.gz a transfer encoding: it would be decoded,
-        # and the checksum would differ.
-        headers={"Accept-Encoding": "identity"},
+        progressbar=sys.stderr.isatty(), headers={"Accept-Encoding": "identity"}
     )
+    published = (source.url, f"md5:{source.md5}", source.file_name)
     try:
-        return Path(
-            pooch.retrieve(
-                source.url, f"md5:{source.md5}", source.file_name, downloads, downloader=downloader
-            )
-        )
+        return Path(pooch.retrieve(*published, downloads, downloader=downloader))
     except (OSError, ValueError) as error:  # of the network, the disk, or the checksum
         raise InputError(
             f"{source.url} cannot be downloaded to {downloads} ({first_line(error).rstrip('.')}): "
-            f"try again later, or {OTHERWISE}."
+            "try again later, or get the file another way and pass it with --archive PATH."
         ) from None
 
 
-class _DownloadProgress:
-    """What pooch calls, as for a progress bar of tqdm."""
-
-    def __init__(self, file_name: str, on_progress: ByteProgress) -> None:
-        self.file_name, self.on_progress = file_name, on_progress
-        self.total, self.done = 0, 0
-
-    def update(self, n: int) -> None:
-        self.done += n
-        self.on_progress(self.file_name, self.done, self.total)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        pass
-
-
 def read_members(
-    paths: Sequence[Path], wanted: Callable[[str], str | None], *, limit: int = MEMBER_LIMIT
+    paths: Sequence[Path], wanted: Callable[[str], str | None]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield (key, content) of every member for whose name `wanted` returns a key, in order.
-
-    Raises:
-        InputError: An archive cannot be read, or a member is no plain file of at most `limit`
-            bytes.
-    """
+    """Yield (key, content) of every member for whose name `wanted` returns a key, in order."""
     for path in paths:
-        try:
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    if (key := wanted(member.name)) is not None:
-                        file = tar.extractfile(member) if member.isreg() else None
-                        if file is None or not 0 <= member.size <= limit:
-                            raise InputError(
-                                f"In the archive {path}, {shown(member.name)} is not a plain file "
-                                f"of at most {limit} bytes: use the published archive."
-                            )
-                        yield key, file.read()
-        except InputError:
-            raise
-        except Exception as error:  # tarfile and gzip raise many kinds of errors for damaged files
-            raise InputError(
-                f"The archive {path} cannot be read ({first_line(error)}): download it again."
-            ) from None
-
-
-def missing_member(paths: Sequence[Path], key: str) -> InputError:
-    """The error for a member that none of the archives has."""
-    names = " and ".join(map(str, paths))
-    return InputError(
-        f"There is no {printable(key)[:200]} in {names}: the archive is truncated or a different "
-        "one; download it again."
-    )
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if (key := wanted(member.name)) is not None and (file := tar.extractfile(member)):
+                    yield key, file.read()

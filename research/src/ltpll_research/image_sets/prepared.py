@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, UnknownNameError, first_line
+from ltpll.errors import InputError, first_line
 from ltpll.files import cache_folder
 from ltpll.formatting import command
+from ltpll.registry import unknown_name_error
 from ltpll_research.image_sets.archives import (
     PUBLISHED_ARCHIVES,
-    ByteProgress,
-    LocalArchive,
+    PublishedArchive,
     find_or_download,
 )
 
@@ -76,9 +76,7 @@ def data_root(option: str | Path | None = None) -> Path:
 
 def _folder(name: str, root: str | Path | None) -> Path:
     if name not in IMAGE_SETS:
-        raise UnknownNameError(
-            f"There is no image set {name!r}; available: {', '.join(IMAGE_SETS)}."
-        )
+        raise unknown_name_error("image set", name, IMAGE_SETS)
     return data_root(root) / name
 
 
@@ -89,8 +87,6 @@ def prepare_image_set(
     name: str,
     root: str | Path | None = None,
     archives: Sequence[str | Path] = (),
-    on_progress: ByteProgress | None = None,
-    **options: Any,
 ) -> Path:
     """Convert the published archives of an image set into arrays under the data root.
 
@@ -99,8 +95,6 @@ def prepare_image_set(
         root: The data root; `data_root()` by default.
         archives: Published archives that are already on disk, recognised by their checksums; the
             others are downloaded to `downloads` under the data root.
-        on_progress: Called while archives are downloaded.
-        **options: Options of the reader: `per_class` and `seed` of the test set for voc2007.
 
     Returns:
         The folder of the prepared set.
@@ -121,13 +115,18 @@ def prepare_image_set(
         "voc2007": read_voc2007,
     }
     given = [Path(path).expanduser() for path in archives]
-    downloads = folder.parent / "downloads"
-    found = find_or_download(PUBLISHED_ARCHIVES[name], given, downloads, on_progress)
-    return write_image_set(readers[name]([one.path for one in found], **options), root, found)
+    sources = PUBLISHED_ARCHIVES[name]
+    found = find_or_download(sources, given, folder.parent / "downloads")
+    try:
+        image_set = readers[name](found)
+    except Exception as error:  # of tarfile, gzip, numpy, ElementTree or Pillow
+        names = " and ".join(map(str, found))
+        raise InputError(f"{names} cannot be read ({first_line(error)}).") from None
+    return write_image_set(image_set, root, sources)
 
 
 def write_image_set(
-    image_set: ImageSet, root: str | Path | None = None, archives: Sequence[LocalArchive] = ()
+    image_set: ImageSet, root: str | Path | None = None, archives: Sequence[PublishedArchive] = ()
 ) -> Path:
     """Write a set to a temporary folder, then move it into place.
 
@@ -145,7 +144,7 @@ def write_image_set(
         "superclasses": image_set.superclasses,
         "n_train": len(image_set.y_train),
         "n_test": len(image_set.y_test),
-        "sources": [{"archive": archive.path.name, "md5": archive.md5} for archive in archives],
+        "sources": [{"archive": one.file_name, "md5": one.md5} for one in archives],
     }
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
@@ -189,15 +188,12 @@ def _sha256(path: Path) -> str:
 # ---- loading ---------------------------------------------------------------------------------
 
 
-def load_image_set(
-    name: str, root: str | Path | None = None, *, verify: bool = False, mmap: bool = False
-) -> ImageSet:
+def load_image_set(name: str, root: str | Path | None = None, *, mmap: bool = False) -> ImageSet:
     """Load a prepared image set.
 
     Args:
         name: cifar10, cifar100 or voc2007.
         root: The data root; `data_root()` by default.
-        verify: Whether to compare the checksums of all files, besides their sizes.
         mmap: Whether to memory-map the images instead of reading them.
 
     Returns:
@@ -212,38 +208,30 @@ def load_image_set(
         raise InputError(
             f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`."
         )
-    meta = read_meta(folder, verify=verify)
+    meta = read_meta(folder)
+    n_classes = len(meta.classes)
     try:
         x_train, y_train, x_test, y_test = (
             np.load(folder / f"{one}.npy", mmap_mode="r" if mmap and one[0] == "x" else None)
             for one in ARRAYS
         )
-        _check_arrays("train", x_train, y_train, meta.n_train, len(meta.classes))
-        _check_arrays("test", x_test, y_test, meta.n_test, len(meta.classes))
+        for x, y, n in ((x_train, y_train, meta.n_train), (x_test, y_test, meta.n_test)):
+            has_images = x.dtype == np.uint8 and x.shape == (n, *x.shape[1:3], 3)
+            has_labels = y.dtype == np.int64 and y.shape == (n,)
+            if not (has_images and has_labels and np.isin(y, np.arange(n_classes)).all()):
+                raise ValueError(f"it does not hold {n} images and labels of {n_classes} classes")
         candidates = None
         if CANDIDATES in meta.files:
             with np.load(folder / CANDIDATES) as stored:
-                sets = stored["offsets"], stored["labels"]
-            if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in sets):
-                raise ValueError("the candidate sets are not lists of numbers")
-            offsets, labels = sets
-            if len(offsets) != meta.n_train + 1 or offsets[0] != 0 or offsets[-1] != len(labels):
+                sets = stored["offsets"].astype(np.int64), stored["labels"].astype(np.int64)
+            candidates = Candidates.from_flat(*sets, n_classes, meta.classes)
+            if len(candidates) != meta.n_train:
                 raise ValueError("the candidate sets do not fit the images")
-            if (np.diff(offsets) < 0).any():
-                raise ValueError("the candidate sets do not fit the images")
-            candidates = Candidates.from_flat(offsets, labels, len(meta.classes), meta.classes)
         superclass = None if meta.superclass is None else np.asarray(meta.superclass, np.int64)
     except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
         raise _damaged(folder, first_line(error).rstrip(".")) from None
     arrays = (x_train, y_train, x_test, y_test)
     return ImageSet(name, *arrays, meta.classes, superclass, candidates, meta.superclasses)
-
-
-def _check_arrays(split: str, x: Any, y: Any, n: int, n_classes: int) -> None:
-    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[-1] != 3 or len(x) != n:
-        raise ValueError(f"x_{split}.npy does not hold {n} images")
-    if y.dtype != np.int64 or y.shape != (n,) or not ((y >= 0) & (y < n_classes)).all():
-        raise ValueError(f"y_{split}.npy does not hold {n} labels of {n_classes} classes")
 
 
 def _command(folder: Path) -> str:
@@ -269,11 +257,6 @@ def read_meta(folder: Path, *, verify: bool = False) -> Meta:
         meta = msgspec.json.decode((folder / META).read_bytes(), type=Meta)
         if meta.format != FORMAT or meta.name != folder.name:
             raise ValueError(f"it is not a {FORMAT!r} called {folder.name!r}")
-        if meta.superclass is not None and (
-            len(meta.superclass) != len(meta.classes)
-            or not all(0 <= number < len(meta.classes) for number in meta.superclass)
-        ):
-            raise ValueError("not every class has a superclass")
         arrays = {f"{name}.npy" for name in ARRAYS}
         if not arrays <= meta.files.keys() <= arrays | {CANDIDATES}:
             raise ValueError("it does not list the array files")

@@ -10,11 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 from ltpll.registry import unknown_name_error
-from ltpll_research.paper.protocols import PROTOCOLS, Protocol, find_protocol
+from ltpll_research.paper.protocols import PROTOCOLS, Protocol
 
 Setting = Mapping[str, Any]  # entries of an Experiment; missing ones have their default
 DATA_NAMES = {"cifar10": "CIFAR-10-LT", "cifar100": "CIFAR-100-LT", "voc2007": "PASCAL VOC"}
-SHORT_FIGURES = {"balanced_accuracy": "overall"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def column_label(column: Mapping[str, Any]) -> str:
         if key in column:
             parts.append(f"{sign}={column[key]:g}")
     if "figure" in column:
-        parts.append(SHORT_FIGURES.get(column["figure"], column["figure"]))
+        parts.append(column["figure"].replace("balanced_accuracy", "overall"))
     return " ".join(parts)
 
 
@@ -119,7 +118,7 @@ def _line(
 ) -> Line:
     """One line of an item; `figure` applies to columns that do not name another one."""
     parts = {"method": method, "rebalancer": rebalancer, "extras": list(extras)}
-    trained = find_protocol(protocol)
+    trained = PROTOCOLS[protocol]
     cells = []
     for column, number in zip(columns, published or [None] * len(columns), strict=True):
         own = {name: value for name, value in column.items() if name != "figure"}

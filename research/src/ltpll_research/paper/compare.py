@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import Any
 
 from ltpll_research.benchmark import EDITION, Experiment
@@ -13,42 +12,6 @@ from ltpll_research.paper.grid import Finished, experiment_of, missing_parts
 from ltpll_research.summary import Figure
 
 LARGE_DIFFERENCE = 2.0  # percentage points; a larger difference from the paper is marked
-TOLERANCE = 1.0  # percentage points within which a number counts as reproduced
-SEEDS_FOR_SPREAD = 3  # from this many seeds on, the standard deviation may widen the tolerance
-
-
-class Verdict(Enum):
-    """Whether our runs give the published number."""
-
-    REPRODUCED = "reproduced"
-    ONLY_BEST = "only the best epoch agrees"
-    NOT_REPRODUCED = "not reproduced"
-    NOT_RUN = "not run"
-
-
-def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict:
-    """Judge one cell by its figures in percent.
-
-    A figure agrees with the published number if it is within one point of it or, with three seeds
-    or more, within its standard deviation. The number is reproduced if the last epoch agrees. The
-    best one is chosen on the test set, so its agreement alone is another verdict.
-
-    Examples:
-        >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
-        <Verdict.ONLY_BEST: 'only the best epoch agrees'>
-    """
-    if last is None:
-        return Verdict.NOT_RUN
-    if _agrees(last, published):
-        return Verdict.REPRODUCED
-    only_best = best is not None and _agrees(best, published)
-    return Verdict.ONLY_BEST if only_best else Verdict.NOT_REPRODUCED
-
-
-def _agrees(figure: Figure, published: float) -> bool:
-    spread = figure.std if figure.std is not None and figure.n >= SEEDS_FOR_SPREAD else 0.0
-    # Both numbers are shown with two decimals: what looks like one point is one point.
-    return round(abs(figure.mean - published), 2) <= max(TOLERANCE, spread)
 
 
 @dataclass(frozen=True)
@@ -81,15 +44,6 @@ class ComparedCell:
         """Whether the difference is large enough to be marked."""
         return self.difference is not None and abs(self.difference) > LARGE_DIFFERENCE
 
-    @property
-    def verdict(self) -> Verdict | None:
-        """Whether our runs give the published number; None if there is no such number."""
-        return None if self.published is None else judge(self.last, self.best, self.published)
-
-    def without_runs(self) -> ComparedCell:
-        """The cell with nothing but its published number."""
-        return ComparedCell(None, None, self.published)
-
 
 def compare(
     item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]
@@ -115,28 +69,6 @@ def _compare(
     best = Figure.of(_number(one["best"][cell.row][cell.row].get(cell.figure)) for one in records)
     manner = departures(made, cell.setting)
     return ComparedCell(figure, best, cell.published, (), manner, made.edition)
-
-
-def compare_other_lengths(
-    item: Item, finished: Finished, seeds: int
-) -> dict[int, list[list[ComparedCell]]]:
-    """Compare runs that differ from the paper's protocol in their number of epochs alone.
-
-    Returns:
-        The cells by number of epochs; those without such runs hold the published number only.
-    """
-    usual = compare(item, finished, seeds, {})
-    found: dict[int, list[list[ComparedCell]]] = {}
-    for epochs in sorted({record["config"]["epochs"] for record in finished.all()}):
-        other = compare(item, finished, seeds, {"epochs": epochs})
-        # A run of the paper's own length is one of the usual cells.
-        found[epochs] = []
-        for cells, line in zip(other, usual, strict=True):
-            pairs = zip(cells, line, strict=True)
-            found[epochs].append(
-                [one.without_runs() if one == same else one for one, same in pairs]
-            )
-    return found
 
 
 # Entries of a config that say what was trained and where, not how.

@@ -11,7 +11,7 @@ import numpy as np
 from ltpll.runs.run import Record
 from ltpll_research.paper.catalog import MOMENTA, Cell, Item
 from ltpll_research.paper.grid import Finished, experiment_of, missing_parts
-from ltpll_research.plotting import new_figure, save_figure
+from ltpll_research.plotting import save_figure
 
 PANELS = 4  # epochs shown, of those whose predictions a record keeps
 
@@ -21,7 +21,9 @@ def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path
     found = [[_record(cell, finished, changes) for cell in line.cells] for line in item.lines]
     if not any(record is not None for records in found for record in records):
         return False
-    figure = new_figure(layout="constrained")
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
     PLOTTERS[item.name](figure, item, found)
     save_figure(figure, path)
     return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ltpll.errors import BusyError, InputError
@@ -16,32 +15,22 @@ from ltpll_research.benchmark import Experiment, experiment_run, train
 from ltpll_research.image_sets.prepared import ImageSet, load_image_set
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How one run ended; `reason` is empty, or says why it failed."""
-
-    experiment: Experiment
-    run: Run
-    reason: str = ""
-
-
-RunStart = Callable[[int, Experiment, Run], Progress]
-"""Called with a run's place in the grid when it starts; returns what reports its progress."""
-
-
 def launch(
     wanted: Sequence[Experiment],
     root: Path,
     *,
     data_root: Path | None,
     device: str,
-    on_start: RunStart | None = None,
-) -> list[Outcome]:
+    on_start: Callable[[int, Experiment, Run], Progress] | None = None,
+) -> list[tuple[Experiment, str]]:
     """Train every experiment that is neither finished nor being trained by another process.
 
-    If a run fails, the reason is returned and written to its folder, and the next run starts.
+    If a run fails, the next one starts. `on_start` returns what reports the progress of a run.
+
+    Returns:
+        The experiments that failed, with the reason, which is also written to the run's folder.
     """
-    outcomes = []
+    failures = []
     images: dict[str, ImageSet] = {}
     for number, experiment in enumerate(wanted):
         run = experiment_run(root, experiment)
@@ -58,19 +47,13 @@ def launch(
                 images = {experiment.data: load_image_set(experiment.data, data_root)}
             callbacks = [progress] if progress else []
             train(run, images[experiment.data], device=device, callbacks=callbacks)
-            outcomes.append(Outcome(experiment, run))
         except BusyError:
             continue
         except Exception as error:  # no failure of one run may stop the others
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
-            reason = f"{kind}{error}"
-            _write_reason(run, reason)
-            outcomes.append(Outcome(experiment, run, reason))
-    return outcomes
-
-
-def _write_reason(run: Run, reason: str) -> None:
-    # If the disk is full, which is a common reason, the message on the screen has to do.
-    with suppress(OSError):
-        text = f"{reason}\n\n{traceback.format_exc()}"
-        (run.folder / RunFile.FAILED).write_text(text, encoding="utf-8")
+            failures.append((experiment, f"{kind}{error}"))
+            text = f"{kind}{error}\n\n{traceback.format_exc()}"
+            # If the disk is full, which is a common reason, the message on the screen has to do.
+            with suppress(OSError):
+                (run.folder / RunFile.FAILED).write_text(text, encoding="utf-8")
+    return failures

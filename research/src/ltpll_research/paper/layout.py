@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import takewhile
@@ -15,7 +14,6 @@ from ltpll_research.paper.grid import Finished
 from ltpll_research.summary import Comparison, ComparisonCell, ComparisonTable
 
 MOST_COLUMNS = 6  # a wider table is split
-NOTHING = "–"
 # What splits a table that is too wide: first the image set, then the finer settings.
 SPLITS: tuple[Callable[[Setting], Hashable], ...] = (
     lambda setting: (setting["data"], setting.get("superclass")),
@@ -116,39 +114,3 @@ def _texts(cell: ComparedCell, note: str) -> ComparisonCell:
 def signed(difference: float | None) -> str:
     """A difference with its sign, and a minus sign that does not break a line."""
     return "" if difference is None else f"{difference:+.2f}".replace("-", "−")
-
-
-def markdown(comparison: Comparison) -> str:
-    """A comparison in Markdown; in a cell, ours is above the published number."""
-    parts = []
-    for table in comparison.tables:
-        if table.caption:
-            parts.append(f"**{table.caption}**")
-        head = ["last (best) epoch, %<br>paper, difference", *table.columns]
-        rows = [[label, *map(_markdown_cell, cells)] for label, cells in table.rows]
-        line = "|---|" + "---:|" * len(table.columns)
-        parts.append("\n".join([markdown_row(head), line, *map(markdown_row, rows)]))
-    return "\n\n".join([*parts, f"*{comparison.note}*"])
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """A row of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown_cell(cell: ComparisonCell) -> str:
-    ours = (cell.ours or NOTHING) + (f" ({cell.best})" if cell.best else "")
-    difference = f"**{cell.difference}**" if cell.marked else cell.difference
-    theirs = ", ".join(text for text in (cell.other, difference) if text)
-    below = " ".join(text for text in (theirs, cell.note) if text)
-    return f"{ours}<br>{below}" if below else ours
-
-
-def identities_with_runs(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> set[str]:
-    """What identifies each number of an item that has runs, to find items that repeat others."""
-    return {
-        json.dumps([cell.setting, cell.row, cell.figure], sort_keys=True)
-        for line, cells in zip(item.lines, compared, strict=True)
-        for cell, found in zip(line.cells, cells, strict=True)
-        if found.last is not None
-    }

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ltpll.registry import unknown_name_error
-
 Settings = Mapping[str, Any]  # entries of an Experiment
 
 
@@ -88,14 +86,3 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
     )
 }
-
-
-def find_protocol(name: str) -> Protocol:
-    """Find a protocol by its name.
-
-    Raises:
-        UnknownNameError: If there is no protocol of that name.
-    """
-    if name not in PROTOCOLS:
-        raise unknown_name_error("protocol", name, PROTOCOLS)
-    return PROTOCOLS[name]

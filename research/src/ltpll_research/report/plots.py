@@ -1,4 +1,4 @@
-"""Plots: the data of the lines that the page of a study draws."""
+"""Plots: the lines that the page of a study draws, as plotly takes them."""
 
 from __future__ import annotations
 
@@ -6,82 +6,24 @@ import html
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ltpll.report.templates import without_bidi_controls
 from ltpll.runs.schema import Record
 from ltpll_research.summary import Figure, Row
 
+COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
+DASHES = ("solid", "dash", "dashdot", "longdash")  # distinguish rows once the palette repeats
 LONGEST_NAME = 24
 
 # From a record, or from its curves, and the key of a row: one value per class, or per epoch.
 Read = Callable[[Record, str], Sequence[float | None] | None]
+# For plotly; study.js draws it in the colour that `meta` names.
+Trace = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Series:
-    """One line of a plot: for every x, a figure over seeds."""
-
-    row: int | None  # the row of the table that it belongs to, or None for what all rows share
-    name: str
-    what: str  # which of the row's lines it is, in a plot with several lines per row
-    x: Sequence[Any]
-    figures: Sequence[Figure | None]
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None  # lower and upper
-
-    def data(self, scale: float) -> dict[str, Any]:
-        def numbers(values: Iterable[float | None]) -> list[float | None]:
-            return [
-                None if value is None or not math.isfinite(value) else round(scale * value, 5)
-                for value in values
-            ]
-
-        name = f"{self.name}, {self.what}" if self.what and self.row is not None else self.name
-        made = {
-            "row": self.row,
-            "what": self.what,
-            "name": _plain(name),
-            "x": list(self.x),
-            "y": numbers(figure.mean if figure else None for figure in self.figures),
-            "spread": numbers(figure.std if figure else None for figure in self.figures),
-        }
-        if self.bounds is not None:
-            made["lower"], made["upper"] = map(numbers, self.bounds)
-        return made
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One plot; study.html has its title and caption by name, and study.js draws it."""
-
-    name: str
-    y: str
-    series: list[Series]
-    x: str = "epoch"
-    unit: str = " %"
-    log: bool = False
-    uniform: float | None = None
-
-    @property
-    def rows(self) -> list[int]:
-        return sorted({one.row for one in self.series if one.row is not None})
-
-    @property
-    def kinds(self) -> list[tuple[str, str]]:
-        """What the lines of a row show, for the legend."""
-        found = [(one.what, one.name if one.row is None else one.what) for one in self.series]
-        return list(dict.fromkeys(kind for kind in found if kind[0]))
-
-    def data(self) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            name: getattr(self, name) for name in ("y", "x", "unit", "log", "uniform")
-        }
-        return made | {"series": [one.data(100 if self.unit == " %" else 1) for one in self.series]}
-
-
-def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
-    """All plots that the records have data for."""
+def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[dict[str, Any]]:
+    """All plots that the records have data for; study.html has their titles by name."""
     # A post-hoc row has the targets of the run that it comes from.
     trained = [row for row in found if row.key == "test"]
     records = [record for row in trained for record in row.records]
@@ -89,7 +31,6 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     counted = [record["class_counts"] for record in records if record.get("class_counts")]
     counts = [sum(values) / len(values) for values in zip(*counted, strict=True)]
     order = sorted(range(len(classes)), key=lambda c: -counts[c] if counts else 0)
-    axis = "class (training examples)" if counts else "class"
     labels = []
     for c in order:
         examples = f" ({counts[c]:.0f})" if counts else ""
@@ -97,16 +38,16 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     # Plotly draws equal labels at one position.
     labels = [f"{one} #{i}" if labels.count(one) > 1 else one for i, one in enumerate(labels)]
 
-    def by_class(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
-        series = []
+    def by_class(shown: Sequence[Row], read: Read, what: str = "") -> list[Trace]:
+        traces = []
         for row in shown:
             columns = [values for one in row.records if (values := read(one, row.key)) is not None]
             figures = [Figure.of(values[c] for values in columns) for c in order]
-            series.append(Series(found.index(row), row.label, what, labels, figures))
-        return series
+            traces.append(_line(found.index(row), row.label, what, labels, figures))
+        return traces
 
-    def by_epoch(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
-        series = []
+    def by_epoch(shown: Sequence[Row], read: Read, what: str = "", scale: int = 100) -> list[Trace]:
+        traces = []
         for row in shown:
             columns = []
             for record in row.records:
@@ -117,52 +58,117 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
             # zigzag.
             epochs = sorted(set.intersection(*map(set, columns))) if columns else []
             figures = [Figure.of(column[epoch] for column in columns) for epoch in epochs]
-            series.append(Series(found.index(row), row.label, what, epochs, figures))
-        return series
+            line = _line(found.index(row), row.label, what, epochs, figures, scale)
+            traces += [line] if what else [*_band(line), line]
+        return traces
 
-    def of_last(name: str) -> Read:
-        return lambda record, _: record["last"].get(name)
-
-    def of_row(name: str) -> Read:
-        return lambda record, key: record["last"][key].get(name)
-
-    def curve(name: str) -> Read:
-        return lambda curves, _: curves.get(name)
-
-    priors = by_class(estimating, of_last("prior"), "estimated prior")
-    priors += by_class(estimating, of_last("mean_target"), "mean target")
+    priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")
+    priors += by_class(
+        estimating, lambda record, _: record["last"].get("mean_target"), "mean target"
+    )
     # The runs of a setting have the same kind of sets, whatever their method is.
     if from_sets := [record["prior"] for record in records if record.get("prior")]:
         estimate, lower, upper = (
             [sum(prior[name][c] for prior in from_sets) / len(from_sets) for c in order]
             for name in ("estimate", "lower", "upper")
         )
-        shares = [Figure(share, None, 1) for share in estimate]
-        name = "estimated from the sets"
-        priors.append(Series(None, name, "sets", labels, shares, (lower, upper)))
+        line = _line(None, "estimated from the sets", "", labels, _exact(estimate))
+        above = [100 * (most - share) for most, share in zip(upper, estimate, strict=True)]
+        below = [100 * (share - least) for share, least in zip(estimate, lower, strict=True)]
+        line["error_y"] = {"type": "data", "array": above, "arrayminus": below}
+        priors.append(line | {"mode": "markers"})
     if counts and priors:
-        frequencies = [Figure(counts[c] / sum(counts), None, 1) for c in order]
-        priors.append(Series(None, "true class frequencies", "truth", labels, frequencies))
-    distances = by_epoch(trained, curve("prior_distance"), "estimated prior")
-    distances += by_epoch(trained, curve("mean_target_distance"), "mean target")
+        shares = [counts[c] / sum(counts) for c in order]
+        priors.append(_line(None, "true class frequencies", "", labels, _exact(shares)))
+    distances = by_epoch(
+        trained, lambda curves, _: curves.get("prior_distance"), "estimated prior", 1
+    )
+    distances += by_epoch(
+        trained, lambda curves, _: curves.get("mean_target_distance"), "mean target", 1
+    )
     accuracy = by_epoch(found, lambda curves, key: curves.get("accuracy", {}).get(key))
-    per_class = by_class(found, of_row("per_class"))
-    recovery = by_epoch(trained, curve("target_recovery"))
-    prediction = by_class(found, of_row("mean_prediction"))
-    uniform = 100 / len(classes)
-
-    def filled(series: list[Series]) -> list[Series]:
-        return [one for one in series if any(one.figures)]
-
+    prediction = by_class(found, lambda record, key: record["last"][key].get("mean_prediction"))
+    per_class = by_class(found, lambda record, key: record["last"][key]["per_class"])
+    epoch, by_frequency = "epoch", "class (training examples)" if counts else "class"
     plots = [
-        Plot("accuracy", "balanced test accuracy (%)", filled(accuracy)),
-        Plot("per-class", "test accuracy (%)", filled(per_class), axis),
-        Plot("recovery", "training examples (%)", filled(recovery)),
-        Plot("prior", "share of the class (%), log scale", filled(priors), axis, log=True),
-        Plot("distance", "Euclidean distance", filled(distances), unit=""),
-        Plot("prediction", "average prediction (%)", filled(prediction), axis, uniform=uniform),
+        _plot("accuracy", accuracy, epoch, "balanced test accuracy (%)"),
+        _plot("per-class", per_class, by_frequency, "test accuracy (%)"),
+        _plot(
+            "recovery",
+            by_epoch(trained, lambda curves, _: curves.get("target_recovery")),
+            epoch,
+            "examples (%)",
+        ),
+        _plot("prior", priors, by_frequency, "share of the class (%), log scale"),
+        _plot("distance", distances, epoch, "Euclidean distance"),
+        _plot("prediction", prediction, by_frequency, "average prediction (%)"),
     ]
-    return [plot for plot in plots if plot.series]
+    uniform = {"x0": 0, "x1": 1, "y0": 100 / len(classes), "y1": 100 / len(classes)}
+    dashed = {"type": "line", "xref": "paper", "line": {"dash": "dash"}}
+    plots[-1]["layout"]["shapes"] = [uniform | dashed]
+    plots[3]["layout"]["yaxis"]["type"] = "log"
+    return [plot for plot in plots if plot["data"]]
+
+
+def _plot(name: str, traces: Sequence[Trace], x: str, y: str) -> dict[str, Any]:
+    """A plot without its empty lines; class names below it get as much room as they need."""
+    data = [trace for trace in traces if any(value is not None for value in trace["y"])]
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}, "rangemode": "tozero"},
+        "height": 340,
+    }
+    if x != "epoch" and data:
+        layout["xaxis"]["type"] = "category"
+        layout["height"] += 6 * max(map(len, data[0]["x"]))
+    return {"name": name, "data": data, "layout": layout}
+
+
+def _line(
+    row: int | None,
+    label: str,
+    what: str,
+    x: Sequence[Any],
+    figures: Sequence[Figure | None],
+    scale: int = 100,
+) -> Trace:
+    """The means over seeds, for a row of the table or, without one, for what all rows share."""
+    dash = "dot" if what == "mean target" else DASHES[(row or 0) // COLOURS % len(DASHES)]
+    return {
+        "name": _plain(f"{label}, {what}" if what else label),
+        "meta": "ink" if row is None else f"row-{row % COLOURS}",
+        "legendgroup": f"{row} {label} {what}",
+        "mode": "lines",
+        "x": list(x),
+        "y": _scaled((figure.mean if figure else None for figure in figures), scale),
+        "customdata": _scaled((figure.std if figure else None for figure in figures), scale),
+        "line": {"dash": dash, "width": 2},
+        "hovertemplate": "%{y:.3g}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _band(line: Trace) -> list[Trace]:
+    """The band of one standard deviation around a line; nothing for a single seed."""
+    triples = zip(line["x"], line["y"], line["customdata"], strict=True)
+    known = [(x, mean, std) for x, mean, std in triples if mean is not None and std is not None]
+    upper = [(x, mean + std) for x, mean, std in known]
+    lower = [(x, mean - std) for x, mean, std in reversed(known)]
+    shape = {"mode": "lines", "fill": "toself", "opacity": 0.15, "line": {"width": 0}}
+    xs, ys = [x for x, _ in upper + lower], [y for _, y in upper + lower]
+    same = {name: line[name] for name in ("name", "meta", "legendgroup")}
+    hidden = {"showlegend": False, "hoverinfo": "skip"}
+    return [same | shape | hidden | {"x": xs, "y": ys}] if known else []
+
+
+def _exact(values: Iterable[float]) -> list[Figure]:
+    return [Figure(value, None, 1) for value in values]
+
+
+def _scaled(values: Iterable[float | None], scale: int) -> list[float | None]:
+    return [
+        None if value is None or not math.isfinite(value) else round(scale * value, 5)
+        for value in values
+    ]
 
 
 def _plain(text: str) -> str:

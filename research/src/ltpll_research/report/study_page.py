@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,10 @@ from ltpll.errors import InputError
 from ltpll.formatting import format_duration
 from ltpll.report import templates
 from ltpll.runs.schema import Record
-from ltpll_research.report.plots import study_plots
+from ltpll_research.report.plots import COLOURS, study_plots
 from ltpll_research.schema import check_record
 from ltpll_research.summary import NOT_SETTING, Comparison, Row, difference, rows
 
-COLOURS = 7  # the palette `--row-0` … `--row-6` of study.css
 NOTHING = "–"
 
 
@@ -51,7 +50,8 @@ def render_page(
     differing = _differing_settings(records)
     parts: dict[str, list[Record]] = {}
     for record in records:
-        parts.setdefault(json.dumps(_setting(record, differing)), []).append(record)
+        setting = {name: _value(record["config"], name) for name in differing}
+        parts.setdefault(json.dumps(setting), []).append(record)
     codes = dict.fromkeys(record["config"].get("code") for record in records)
     return templates.render(
         "study.html",
@@ -74,9 +74,6 @@ def render_page(
             for number, (setting, found) in enumerate(parts.items())
         ],
     )
-
-
-# ---- settings ----------------------------------------------------------------------------------
 
 
 def _differing_settings(records: Sequence[Record]) -> dict[str, list[str]]:
@@ -103,10 +100,6 @@ def _value(config: Record, name: str) -> str:
     return "none" if value in ({}, []) else json.dumps(value, sort_keys=True)
 
 
-def _setting(record: Record, differing: Iterable[str]) -> dict[str, str]:
-    return {name: _value(record["config"], name) for name in differing}
-
-
 def _part(number: int, setting: dict[str, str], records: Sequence[Record]) -> dict[str, Any]:
     """Everything that the page shows of the runs of one setting."""
     found = rows(records)
@@ -127,9 +120,6 @@ def _part(number: int, setting: dict[str, str], records: Sequence[Record]) -> di
             for record in sorted(row.records, key=lambda record: record["config"]["seed"])
         ],
     }
-
-
-# ---- what was measured -------------------------------------------------------------------------
 
 
 def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
@@ -172,9 +162,6 @@ def _class_names(records: Sequence[Record]) -> list[str]:
         )
     named = (record["classes"] for record in records if record.get("classes"))
     return [str(name) for name in next(named, range(sizes.pop()))]
-
-
-# ---- the tables --------------------------------------------------------------------------------
 
 
 def _group(row: Row) -> tuple[str, tuple[str, ...], str]:

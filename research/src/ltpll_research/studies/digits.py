@@ -14,7 +14,6 @@ from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candida
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 from ltpll_research.recording import code_fingerprint, record_training, seed_streams
-from ltpll_research.studies import RESEARCH
 
 METHODS_SHOWN = ("proden", "corr")
 REBALANCERS_SHOWN = ("none", "records", "anchor")
@@ -55,7 +54,7 @@ def configs(seeds: int) -> list[Record]:
             "lr": 0.05,
             "shots": {"many": 50, "few": 20},
             "seed": seed,
-            "code": code_fingerprint(RESEARCH),
+            "code": code_fingerprint(),
         }
         for seed in range(seeds)
         for method in METHODS_SHOWN

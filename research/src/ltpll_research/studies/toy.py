@@ -13,9 +13,8 @@ from ltpll.parts import build_parts
 from ltpll.runs.run import Record, Run
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll_research.plotting import new_figure, save_figure
+from ltpll_research.plotting import save_figure
 from ltpll_research.recording import code_fingerprint, record_training
-from ltpll_research.studies import RESEARCH
 
 SIZES = (30, 100, 500, 1000)
 FLIP = 0.6
@@ -44,7 +43,7 @@ def configs(seeds: int, *, cosine: bool = False) -> list[Record]:
             "sizes": list(SIZES),
             "ambiguity": FLIP,
             "seed": seed,
-            "code": code_fingerprint(RESEARCH),
+            "code": code_fingerprint(),
         }
         for seed in range(seeds)
         for rebalancer in REBALANCERS_SHOWN
@@ -81,8 +80,10 @@ def draw(runs: list[Run], path: Path) -> None:
     The truth comes first, then the identified training labels and the test predictions of each
     rebalancer.
     """
+    from matplotlib.figure import Figure
+
     colours = np.asarray(["#d62728", "#e6b800", "#1f77b4", "#2ca02c"])
-    figure = new_figure(figsize=(14, 7.4), layout="constrained")
+    figure = Figure(figsize=(14, 7.4), layout="constrained")
     axes = figure.subplots(2, 4, sharex=True, sharey=True)
     loaded = [np.load(run.folder / "points.npz") for run in runs]
     panels: list[tuple[str, Any, Any, Record | None]] = [

@@ -1,4 +1,4 @@
-"""What the demo and toy commands share: options, training with a progress bar, and tables."""
+"""The demo and toy commands: small studies, with a page and a figure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from rich import box
 from rich.table import Table
 
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_line
+from ltpll.cli.outputs import PAGES, PICTURES, check_outputs
 from ltpll.formatting import are, counted
 from ltpll.runs.run import Record, Run
-from ltpll_research.cli.options import hardware_option, output_option, training_option
-from ltpll_research.summary import Figure, Row, difference
+from ltpll_research.cli.options import Fresh, hardware_option, output_option, training_option
+from ltpll_research.summary import Figure, Row, difference, rows
 
 Out = Annotated[Path, output_option(help="Folder for runs and results.")]
 Workers = Annotated[
@@ -29,13 +31,75 @@ Seeds = Annotated[
 ]
 
 
-def train_runs(
+def demo(
+    context: typer.Context,
+    out: Out = Path("ltpll-runs"),
+    seeds: Seeds = 5,
+    workers: Workers = None,
+    fresh: Fresh = False,
+) -> None:
+    """See the effect in about a minute, on long-tailed, ambiguous digits.
+
+    Two methods are trained without and with two rebalancers.
+    """
+    from ltpll_research.report.study_page import write_page
+    from ltpll_research.studies import digits
+
+    page = out / "demo.html"
+    check_outputs(context, page, suffixes=PAGES, makes_folder=True)
+    console.print(" ".join(digits.INTRO))
+    runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
+    _train_runs(runs, digits.train, workers, fresh)
+    records = [run.result() for run in runs]
+    table = rows(records)
+    _print_table(table, shots=records[0]["shots"])
+    for row in table:
+        gain = difference(row, table)
+        if gain and row.rebalancer != "none" and not row.posthoc:
+            figure, error = gain
+            console.print(
+                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
+                f"{row.method} (paired, ± std. error)."
+            )
+    write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
+    console.print()
+    print_line(f"Report: {page.resolve()}")
+
+
+def toy(
+    context: typer.Context,
+    out: Out = Path("ltpll-runs"),
+    seeds: Seeds = 8,
+    cosine: Annotated[
+        bool,
+        training_option(
+            "--cosine",
+            help="Use the image experiments' cosine schedule, not a constant learning rate.",
+        ),
+    ] = False,
+    workers: Workers = None,
+    fresh: Fresh = False,
+) -> None:
+    """Run the paper's toy study: PRODEN on four squares, with three rebalancers."""
+    from ltpll_research.studies import toy as study
+
+    figure = out / ("toy-cosine.png" if cosine else "toy.png")
+    check_outputs(context, figure, suffixes=PICTURES, makes_folder=True)
+    runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
+    _train_runs(runs, study.train, workers, fresh)
+    _print_table(rows([run.result() for run in runs]))
+    study.draw([run for run in runs if run.config["seed"] == 0], figure)
+    console.print()
+    print_line(f"Figure (seed 0): {figure.resolve()}")
+
+
+def _train_runs(
     runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool
 ) -> None:
     """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
     from ltpll.cli.progress import ProgressBar
     from ltpll.training.job import Part, Stage
-    from ltpll_research.studies.runner import run_missing
+    from ltpll_research.studies import run_missing
 
     # Fails before training if the folder cannot be written.
     runs[0].root.mkdir(parents=True, exist_ok=True)
@@ -56,11 +120,11 @@ def train_runs(
     with ProgressBar() as progress:
         progress.plan_stages([Stage([everything])])
         progress.start_part(everything)
-        run_missing(runs, train, workers=workers, on_progress=progress.report_epochs)
+        run_missing(runs, train, workers, progress.report_epochs)
         progress.report_epochs(everything.epochs)
 
 
-def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
+def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     """Print balanced accuracy and what explains it, one row per method and rebalancer."""
 
     def plain(figure: Figure | None) -> str:
@@ -98,15 +162,3 @@ def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     console.print(
         "recovery: share of training examples whose most probable target is the true label."
     )
-
-
-def print_differences(table: Sequence[Row], *rebalancers: str) -> None:
-    """Print what the rebalancers gain over the method alone, paired by seed."""
-    for row in table:
-        gain = difference(row, table) if row.rebalancer in rebalancers and not row.posthoc else None
-        if gain:
-            figure, error = gain
-            console.print(
-                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
-                f"{row.method} (paired, ± std. error)."
-            )

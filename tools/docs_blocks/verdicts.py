@@ -6,24 +6,64 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
+from docs_blocks.common import table_row
 from ltpll.formatting import counted
 from ltpll_research.benchmark import EDITION
-from ltpll_research.paper.catalog import ITEMS, Cell, Line, column_label
-from ltpll_research.paper.compare import (
-    SEEDS_FOR_SPREAD,
-    TOLERANCE,
-    ComparedCell,
-    Verdict,
-    compare,
-    compare_other_lengths,
-)
+from ltpll_research.paper.catalog import ITEMS, Cell, Item, Line, column_label
+from ltpll_research.paper.compare import ComparedCell, compare
 from ltpll_research.paper.grid import Finished
-from ltpll_research.paper.layout import NOTHING, markdown_row, shared_words, signed
+from ltpll_research.paper.layout import shared_words, signed
+from ltpll_research.summary import Figure
 
+NOTHING = "–"
+TOLERANCE = 1.0  # percentage points within which a number counts as reproduced
+SEEDS_FOR_SPREAD = 3  # from this many seeds on, the standard deviation may widen the tolerance
 BY_CLASS_SIZE = ", by class size"
+
+
+class Verdict(Enum):
+    """Whether our runs give the published number."""
+
+    REPRODUCED = "reproduced"
+    ONLY_BEST = "only the best epoch agrees"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_RUN = "not run"
+
+
+def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict:
+    """Judge one cell by its figures in percent.
+
+    A figure agrees with the published number if it is within one point of it or, with three seeds
+    or more, within its standard deviation. The number is reproduced if the last epoch agrees. The
+    best one is chosen on the test set, so its agreement alone is another verdict.
+
+    Examples:
+        >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
+        <Verdict.ONLY_BEST: 'only the best epoch agrees'>
+    """
+    if last is None:
+        return Verdict.NOT_RUN
+    if _agrees(last, published):
+        return Verdict.REPRODUCED
+    only_best = best is not None and _agrees(best, published)
+    return Verdict.ONLY_BEST if only_best else Verdict.NOT_REPRODUCED
+
+
+def _agrees(figure: Figure, published: float) -> bool:
+    spread = figure.std if figure.std is not None and figure.n >= SEEDS_FOR_SPREAD else 0.0
+    # Both numbers are shown with two decimals: what looks like one point is one point.
+    return round(abs(figure.mean - published), 2) <= max(TOLERANCE, spread)
+
+
+def verdict_of(cell: ComparedCell) -> Verdict | None:
+    """Whether our runs give the published number; None if there is no such number."""
+    return None if cell.published is None else judge(cell.last, cell.best, cell.published)
+
+
 COUNTED = {
     Verdict.REPRODUCED: "{n} are reproduced",
     Verdict.ONLY_BEST: "for {n} only the best epoch agrees",
@@ -55,7 +95,7 @@ class Group:
 
     def settings(self, *verdicts: Verdict) -> list[str]:
         """The settings with one of these verdicts."""
-        return [setting for setting, cell in self.cells.items() if cell.verdict in verdicts]
+        return [setting for setting, cell in self.cells.items() if verdict_of(cell) in verdicts]
 
     def line(self) -> list[str]:
         """The group's line in the table; what all its settings with runs share is named once."""
@@ -82,7 +122,7 @@ class Group:
 def _differences(cell: ComparedCell) -> str:
     """The difference at the last epoch; where that does not agree, also at the best one."""
     last = signed(cell.difference)
-    if cell.verdict is Verdict.REPRODUCED or cell.best is None or cell.published is None:
+    if verdict_of(cell) is Verdict.REPRODUCED or cell.best is None or cell.published is None:
         return last
     return f"{last}, best {signed(cell.best.mean - cell.published)}"
 
@@ -90,12 +130,37 @@ def _differences(cell: ComparedCell) -> str:
 @cache
 def explanations() -> dict[tuple[str, str], str]:
     """Why numbers differ, where docs/reproduction.md says so, by image set and system."""
-    text = files("ltpll_research.paper").joinpath("explanations.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("explanations.json").read_text(encoding="utf-8")
     return {
         (entry["data"], system): entry["explanation"]
         for entry in json.loads(text)
         for system in entry["systems"]
     }
+
+
+def compare_other_lengths(
+    item: Item, finished: Finished, seeds: int
+) -> dict[int, list[list[ComparedCell]]]:
+    """Compare runs that differ from the paper's protocol in their number of epochs alone.
+
+    Returns:
+        The cells by number of epochs; those without such runs hold the published number only.
+    """
+    usual = compare(item, finished, seeds, {})
+    found: dict[int, list[list[ComparedCell]]] = {}
+    for epochs in sorted({record["config"]["epochs"] for record in finished.all()}):
+        other = compare(item, finished, seeds, {"epochs": epochs})
+        # A run of the paper's own length is one of the usual cells.
+        found[epochs] = []
+        for cells, line in zip(other, usual, strict=True):
+            pairs = zip(cells, line, strict=True)
+            found[epochs].append(
+                [
+                    ComparedCell(None, None, one.published) if one == same else one
+                    for one, same in pairs
+                ]
+            )
+    return found
 
 
 def judged_groups(finished: Finished, seeds: int) -> list[Group]:
@@ -130,7 +195,7 @@ def _group_of(
 def verdicts_markdown(finished: Finished, seeds: int) -> str:
     """The verdicts in Markdown: systems with runs, then those without any, and the rule."""
     groups = judged_groups(finished, seeds)
-    counts = Counter(cell.verdict for group in groups for cell in group.cells.values())
+    counts = Counter(verdict_of(cell) for group in groups for cell in group.cells.values())
     ours = [cell for group in groups for cell in group.cells.values() if cell.last]
     seeds_used = sorted({cell.last.n for cell in ours if cell.last})
     ours += [cell for group in groups for cell in group.other_lengths.values()]
@@ -162,7 +227,7 @@ def verdicts_markdown(finished: Finished, seeds: int) -> str:
         f"with {SEEDS_FOR_SPREAD} seeds or more, within one standard deviation. The best epoch is "
         "chosen on the test set; if only that one agrees, the verdict says so.*"
     )
-    return "\n".join([summary, "", *map(markdown_row, lines), "", rule])
+    return "\n".join([summary, "", *(table_row(*line) for line in lines), "", rule])
 
 
 def _systems(missing: Sequence[Group], groups: Sequence[Group]) -> str:

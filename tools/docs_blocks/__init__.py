@@ -1,0 +1,1 @@
+"""The blocks that `render_docs.py` fills, by page."""

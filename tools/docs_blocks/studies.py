@@ -1,0 +1,90 @@
+"""The blocks of docs/studies.md, from results/digits and results/toy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from docs_blocks.common import ROOT, block, measured_on, percent
+from ltpll.runs.run import Record
+from ltpll_research.records import results_under
+from ltpll_research.summary import Row, difference, rows
+
+
+def table(records: Sequence[Record], columns: dict[str, Callable[[Row], str]]) -> str:
+    found = rows(records)
+    lines = [
+        "| " + " | ".join(["", "seeds", *columns]) + " |",
+        "|---|" + "---:|" * (len(columns) + 1),
+    ]
+    lines += [
+        f"| {row.label} | {row.n} | "
+        + " | ".join(column(row) for column in columns.values())
+        + " |"
+        for row in found
+    ]
+    return block(lines, measured_on(records))
+
+
+def demo_table() -> str:
+    records = sorted(
+        results_under(ROOT / "results" / "digits"),
+        key=lambda record: (order(record), record["config"]["seed"]),
+    )
+    found = rows(records)
+
+    def gain(row: Row) -> str:
+        compared = difference(row, found)
+        return (
+            "–" if compared is None else f"{100 * compared[0].mean:+.1f} ± {100 * compared[1]:.1f}"
+        )
+
+    return table(
+        records,
+        {
+            "balanced accuracy, last epoch (%)": lambda row: percent(row.last("balanced_accuracy")),
+            "best epoch (%)": lambda row: percent(row.best()),
+            "many": lambda row: percent(row.last("many")),
+            "medium": lambda row: percent(row.last("medium")),
+            "few": lambda row: percent(row.last("few")),
+            "target recovery (%)": lambda row: percent(row.target_recovery),
+            "gain ± std. error": gain,
+        },
+    )
+
+
+def toy_table(*, cosine: bool) -> str:
+    records = [
+        record
+        for record in results_under(ROOT / "results" / "toy")
+        if (record["config"]["final_lr"] != 1.0) == cosine
+    ]
+    records.sort(key=lambda record: (order(record), record["config"]["seed"]))
+
+    def every(row: Row) -> str:
+        return " ".join(
+            f"{100 * record['last']['test']['balanced_accuracy']:.0f}" for record in row.records
+        )
+
+    return table(
+        records,
+        {
+            "test accuracy, last epoch (%)": lambda row: percent(row.last("balanced_accuracy")),
+            "best epoch (%)": lambda row: percent(row.best()),
+            "target recovery (%)": lambda row: percent(row.target_recovery),
+            "last epoch, seed by seed": every,
+        },
+    )
+
+
+def order(record: Record) -> tuple[int, int]:
+    methods, rebalancers = ["proden", "corr"], ["none", "oracle-la", "records", "anchor"]
+    return methods.index(record["config"]["method"]), rebalancers.index(
+        record["config"]["rebalancer"]
+    )
+
+
+BLOCKS = {
+    "demo": demo_table,
+    "toy": lambda: toy_table(cosine=False),
+    "toy-cosine": lambda: toy_table(cosine=True),
+}
