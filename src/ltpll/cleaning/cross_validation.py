@@ -18,9 +18,14 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Progress
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import KeptFolds, fold_parts, train_folds
+from ltpll.training.fold_training import (
+    FoldRun,
+    KeptFolds,
+    fold_parts,
+    train_folds,
+    train_in_processes,
+)
 from ltpll.training.job import Stage
-from ltpll.training.parallel_runs import FoldRun, train_in_processes
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes
@@ -53,27 +58,13 @@ def out_of_fold_predictions(
         The predictions, or None in all processes but the first.
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
-    splits = fold_splits(sets, folds, seed)
-    missing = [
-        k for k in range(len(splits)) if not world.value_of_first_process(kept.read(k) is not None)
-    ]
-    for k in set(range(len(splits))) - set(missing):
-        stage.parts[k].done = stage.parts[k].epochs
     classifier, found = make().set_params(goal=GOAL), SetPredictions.empty(sets)
-    if stage.workers > 1 and missing:
-        runs = [FoldRun(k, classifier, x, splits[k], judged, scores, rows_on_disk) for k in missing]
-        train_in_processes(runs, sets, kept, stage, progress)
-    trained = train_folds(
-        classifier,
-        x,
-        sets,
-        splits,
-        judged,
-        callbacks_of=lambda k: [progress.start_part(stage.parts[k])],
-        kept=kept,
-        scores=scores,
-        rows_of=rows_on_disk,
-    )
+    runs = [
+        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
+        for k, split in enumerate(fold_splits(sets, folds, seed))
+    ]
+    train_in_processes(runs, sets, kept, stage, progress)
+    trained = train_folds(runs, sets, lambda k: [progress.start_part(stage.parts[k])], kept)
     for rows, predictions in trained:
         found.store_rows(rows, SetPredictions.from_tensors(predictions))
     return found if world.first else None
