@@ -57,7 +57,7 @@ class Shares(Progress):
 
     def report_epochs(self, done, *, important=False):
         super().report_epochs(done, important=important)
-        self.shares.append(self.job.share_done)
+        self.shares.append(self.share_done)
         if self.stop == self.part.name and self.part.done >= 1:
             raise KeyboardInterrupt
 

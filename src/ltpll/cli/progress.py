@@ -56,19 +56,19 @@ class ProgressBar(Progress):
     def show_progress(self, important: bool) -> None:
         if console.is_terminal:
             self._draw()
-        elif self._finished or self.job.share_done < 1:  # after the last epoch, results are stored
+        elif self._finished or self.share_done < 1:  # after the last epoch, results are stored
             super().show_progress(important)
 
     def finish(self) -> None:
         """Show that everything is done and stored, and how long the command took."""
         self._finished = True
-        if self.part is not None and self.job.share_done >= 1:
+        if self.part is not None and self.share_done >= 1:
             self.show_progress(important=True)
 
     @property
     def time_left(self) -> str:
         """The time left; at the end, the time that the whole command took."""
-        if self.job.share_done < 1:
+        if self.share_done < 1:
             return super().time_left
         return (
             f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}"
@@ -77,7 +77,7 @@ class ProgressBar(Progress):
         )
 
     def _draw(self) -> None:
-        share = self.job.share_done
+        share = self.share_done
         status = " · ".join(filter(None, [f"{int(100 * share)}%", self.time_left]))
         self._bar.update(
             self._task, completed=share, current=self.current, status=status, figures=self.figures
@@ -114,7 +114,7 @@ class PictureProgress(ProgressBar):
     @property
     def figures(self) -> str:
         """The speed."""
-        speed = self.job.stages[0].speed()
+        speed = self.stage.speed()
         return f"{speed:,.0f} {self._what}/s" if speed else ""
 
 
