@@ -183,8 +183,6 @@ class PartialLabelTrainer:
             module.to(self.device)
             if self.forward_pass.dtype is torch.float64:
                 module.double()
-        if not self.world.alone and self.engine == "eager":
-            self.forward_pass.network = self.world.data_parallel(self.model)
         parts = (self.method, self.rebalancer, self.views)
         self.predictor = Predictor(self.forward_pass, *parts, self.extras)
         check_parts(self.head, *parts)
@@ -241,7 +239,7 @@ class PartialLabelTrainer:
             for parameter in parameters:
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
-        if self.engine != "eager":
+        if not self.world.alone:
             optimizer.register_step_pre_hook(
                 lambda *_: self.world.average_gradients(self.model.parameters())
             )
@@ -681,7 +679,7 @@ class PartialLabelTrainer:
             return self.predictor.outputs(x, batch_size)
         inputs = self.predictor.inputs(x)
         share = self.predictor.outputs(inputs[self.world.own_rows(len(inputs))], batch_size)
-        return self.world.gather_outputs(share, [len(inputs)])
+        return self.world.gather_outputs(share, len(inputs))
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
@@ -694,7 +692,7 @@ class PartialLabelTrainer:
             if following is not None:
                 self.inputs.announce(following)
             outputs = Outputs.from_views([self.predictor.plain(x)])
-            yield self.world.gather_outputs(outputs, [len(rows)]), self.sets[rows]
+            yield self.world.gather_outputs(outputs, len(rows)), self.sets[rows]
 
     @torch.no_grad()
     def final_targets(self) -> Targets:
