@@ -38,7 +38,7 @@ from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets, restricted_softmax
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback, Checkpoint
-from ltpll.training.checkpoint import ANOTHER, add_checkpoint, usable_checkpoint
+from ltpll.training.checkpoint import ADVICE, add_checkpoint, usable_checkpoint
 from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
@@ -662,8 +662,7 @@ class PartialLabelTrainer:
             )
         except Exception as error:  # about states of another kind, or missing entries
             raise InputError(
-                f"The checkpoint {path} does not fit this training ({first_line(error)}): "
-                f"{ANOTHER}."
+                f"The checkpoint {path} does not fit this training ({first_line(error)}): {ADVICE}."
             ) from None
 
     def _check_finite(self) -> None:
