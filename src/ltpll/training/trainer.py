@@ -500,15 +500,15 @@ class PartialLabelTrainer:
         self._nonfinite.start_epoch(batches.step)
         with self._own_random_state():
             for index, views in batches.batches(self._runner.draw, self.inputs.announce):
-                loss = self._runner.step(index, views)
-                self.state.loss_sum += loss
-                self._nonfinite.check_step(index, loss, self.epoch + 1, batches.step)
-                if interrupted():
-                    self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+                self.state.loss_sum += self._runner.step(index, views)
+                stops = interrupted()
+                if stops or self.device.type == "cpu":
+                    self._nonfinite.check(self.epoch + 1)
+                if stops:
                     return None
         # This times out, unlike waiting for a GPU that waits for a lost process.
         self.world.wait_for_all()
-        self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+        self._nonfinite.check(self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
         ending: list[Method | Rebalancer | Extra] = [self.rebalancer, self.method, *self.extras]
@@ -524,7 +524,8 @@ class PartialLabelTrainer:
             what = f"In {where} the loss, outputs or gradients were"
             raise not_finite_error(what, self.epoch + 1, None, (), self.lr)
         loss = float(self.state.loss_sum) / (n_steps - skipped)
-        return {"loss": loss} | ({"skipped": skipped} if self._nonfinite.counts_skipped else {})
+        counts = isinstance(self._nonfinite, SkipNonFinite)
+        return {"loss": loss} | ({"skipped": skipped} if counts else {})
 
     def _set_learning_rate(self) -> float:
         if self.milestones:
