@@ -203,7 +203,7 @@ def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lo
 ):
     """Such a one would be waited for."""
     dropped = []
-    runner = Runner(None, None, None, "eager", None, World(0, 2))
+    runner = Runner(None, None, None, None, "eager", None, World(0, 2))
     runner.graphed_step = SimpleNamespace(clear=lambda: dropped.append(True))
     with pytest.raises(type(error)), runner.releasing_graphs():
         raise error

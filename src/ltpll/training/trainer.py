@@ -43,7 +43,7 @@ from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
-from ltpll.training.inputs import held_inputs
+from ltpll.training.inputs import Inputs
 from ltpll.training.nonfinite import (
     NonFinitePolicy,
     SkipNonFinite,
@@ -245,7 +245,11 @@ class PartialLabelTrainer:
             )
         if self.max_step is not None:
             most = self.max_step / self.lr
-            optimizer.register_step_pre_hook(lambda *_: _limit_norm(parameters, most))
+
+            def limit_norm(*_: Any) -> None:
+                nn.utils.clip_grad_norm_(parameters, most)  # does not ask the device for the norm
+
+            optimizer.register_step_pre_hook(limit_norm)
         return optimizer
 
     @property
@@ -447,7 +451,7 @@ class PartialLabelTrainer:
         sets = Candidates.of(candidates)
         inputs = self.predictor.inputs(x, "training")
         check_data(inputs, sets, self.head)
-        self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
+        self.inputs, self.candidates = Inputs(inputs, self.device), sets.to(self.device)
         self.sets = self._new_sets()
         if isinstance(self.sets, OpenSets):
             prior = estimate_prior(self.candidates, missing=self.truth_missing)
@@ -467,12 +471,15 @@ class PartialLabelTrainer:
         for extra in self.extras:
             extra.start_training(self)
         # Created here, because recorded steps hold on to the tensors above.
-        runs = (self._phase, self.engine, self.generator, self.world)
-        step = self._nonfinite.guard(self.step, targets)
-        if self.inputs.streamed:
-            self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__)
-        else:
-            self._runner = Runner(step, self.draw, *runs)
+        self._runner = Runner(
+            self._nonfinite.guard(self.step, targets),
+            self._draw_from,
+            self.inputs.__getitem__,
+            self._phase,
+            self.engine,
+            self.generator,
+            self.world,
+        )
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
@@ -723,8 +730,3 @@ class PartialLabelTrainer:
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
         return self.predictor.predict(x, goal)
-
-
-def _limit_norm(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale all gradients down if their norm is larger, without asking the device for it."""
-    nn.utils.clip_grad_norm_(parameters, most)
