@@ -17,7 +17,7 @@ from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import CallbacksOf, KeptFolds, fold_parts, train_folds
+from ltpll.training.fold_training import CallbacksOf, FoldRun, KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part
 
 MOST_PROBABILITIES = 2**26  # of all rows and classes, which are held in memory
@@ -67,15 +67,15 @@ def held_out_scores(
     options.pop("auto", None)
     splits, world, scores = estimate_splits(candidates), current_world(), {}
     shape = len(candidates), candidates.n_classes
-    how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept}
     for k, (way, instead) in enumerate(ways.items()):
         found = np.empty(shape, dtype=np.float32)
         other = clone(classifier).set_params(rebalancer=instead, options=options or None)
         other.set_params(goal="accuracy")
-        trained = train_folds(
-            other, x, candidates, splits, _predicted, first=k * len(splits), **how
-        )
-        for rows, tensors in trained:
+        runs = [
+            FoldRun(number, other, x, split, _predicted)
+            for number, split in enumerate(splits, k * len(splits))
+        ]
+        for rows, tensors in train_folds(runs, candidates, callbacks_of, kept):
             found[rows] = tensors["accuracy"].numpy()
         if world.first:
             scores[way] = set_information(found, candidates).nats

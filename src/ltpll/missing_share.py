@@ -15,7 +15,7 @@ from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import enough_to_estimate, estimate_splits
 from ltpll.priors import estimate_prior
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import CallbacksOf, KeptFolds, fold_parts, train_folds
+from ltpll.training.fold_training import CallbacksOf, FoldRun, KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part
 
 NEVER, AUTO = "never", "auto"
@@ -77,11 +77,13 @@ def estimate_missing(
     least = LEAST_SHARE[estimate_prior(candidates).regime] if enough else 1.0
     if least == 1:
         return nothing
-    splits = estimate_splits(candidates)
     found, world = SetPredictions.empty(candidates), current_world()
     guessing = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy")
-    how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept}
-    for rows, predictions in train_folds(guessing, x, candidates, splits, judged, **how):
+    runs = [
+        FoldRun(number, guessing, x, split, judged)
+        for number, split in enumerate(estimate_splits(candidates))
+    ]
+    for rows, predictions in train_folds(runs, candidates, callbacks_of, kept):
         found.store_rows(rows, SetPredictions.from_tensors(predictions))
     by_size = missing_by_size(found, candidates.n_classes) if world.first else nothing
     shares: list[float] = world.value_of_first_process(by_size)

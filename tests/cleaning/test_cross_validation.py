@@ -92,7 +92,7 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
     class Watching(Progress):
         def report_epochs(self, done, **options):
             super().report_epochs(done, **options)
-            seen.append(sum(part.done for part in self.job.parts))
+            seen.append(sum(part.done for part in self.parts))
             if len(seen) == 3:
                 raise KeyboardInterrupt
 

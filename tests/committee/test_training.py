@@ -13,7 +13,7 @@ from ltpll.committee.members import NetworkMember, SoftLabelMember
 from ltpll.committee.mixture import floored_shares, with_shares
 from ltpll.committee.training import CommitteeTraining
 from ltpll.evaluation.set_information import set_information
-from ltpll.training import parallel_runs
+from ltpll.training import fold_training
 from ltpll.training.callbacks import Progress
 from support.refusals import refusal
 
@@ -58,7 +58,7 @@ class Shares(Progress):
 
     def report_epochs(self, done, *, important=False):
         super().report_epochs(done, important=important)
-        self.shares.append(self.job.share_done)
+        self.shares.append(self.share_done)
         if self.stop == self.part.name and self.part.done >= 1:
             raise KeyboardInterrupt
 
@@ -161,7 +161,7 @@ def test_networks_trained_by_two_workers_are_those_of_one(tmp_path, monkeypatch,
             function(*pickle.loads(pickle.dumps(call)))
             report()
 
-    monkeypatch.setattr(parallel_runs, "in_processes", in_this_process)
+    monkeypatch.setattr(fold_training, "in_processes", in_this_process)
     found, progress = run(tmp_path, workers=2)
     same(found, whole[0])
     assert [workers for workers, _ in given] == [2, 2]

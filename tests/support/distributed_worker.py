@@ -222,15 +222,15 @@ def pieces(world, folder, device):
         # Every process has the loss of all rows; what comes back to its own is as often as there
         # are processes.
         own = whole[world.own_rows(n)].clone().requires_grad_()
-        said = world.gather_outputs(Outputs((own,), (own,)), [n])
+        said = world.gather_outputs(Outputs((own,), (own,)), n)
         (said.logits[0] ** 2).sum().backward()
         torch.testing.assert_close(own.grad, 2 * own.detach() * world.size)
         views = world.whole_views((whole[world.own_rows(n)], -whole[world.own_rows(n)]), n)
         assert len(views) == 2
         assert torch.equal(views[1], -whole)
         assert torch.equal(views[1:][0], -whole)
-        shares, sizes = world.own_shares(views)
-        assert sizes == [n, n]
+        shares, n_rows = world.own_shares(views)
+        assert n_rows == n
         assert torch.equal(shares[0], whole[world.own_rows(n)])
         assert torch.equal(world.own_shares((whole,))[0][0], shares[0])
         torch.testing.assert_close(world.sum_over_all(whole[world.own_rows(n)].sum()), whole.sum())

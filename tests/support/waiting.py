@@ -1,5 +1,6 @@
 """A classifier that waits, in a module that worker processes can import."""
 
+import copy
 import os
 import time
 
@@ -17,3 +18,6 @@ class LastOneWaits(PartialLabelClassifier):
             ):
                 time.sleep(0.01)
         return super().prepare_training(*given)
+
+    def __sklearn_clone__(self):
+        return copy.copy(self)  # with its folder

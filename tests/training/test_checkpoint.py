@@ -365,7 +365,7 @@ def test_a_single_checkpoint_that_is_refused_is_refused_with_its_reason(tmp_path
     )
     assert (
         message
-        == f"The checkpoint {path} belongs to other data: use another path, or start a run again "
+        == f"The checkpoint {path} belongs to other data: use a copy or another path, or start a run again "
         "with --fresh."
     )
     assert path.exists()

@@ -103,7 +103,6 @@ def test_a_world_of_one_does_nothing():
     world = World()
     x = torch.arange(6.0).view(3, 2)
     assert world.own_rows(3) == slice(0, 3)
-    assert world.largest_of_all(3) == 3
     assert world.whole_views((x,), 3) == (x,)
     assert world.gather_rows(x, 3) is x
     assert world.sum_over_all(x) is x
@@ -183,7 +182,6 @@ def test_those_that_lose_one_hear_of_it_at_once(world):
     [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 row is too small for 2")],
 )
 def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
-    monkeypatch.setattr(World, "data_parallel", lambda self, model: model)
     monkeypatch.setattr(World, "broadcast_weights", lambda self, model: None)
     monkeypatch.setattr(World, "value_of_first_process", lambda self, value: value)
     x, candidates, _ = problem()
@@ -205,7 +203,7 @@ def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lo
 ):
     """Such a one would be waited for."""
     dropped = []
-    runner = Runner(None, None, None, "eager", None, World(0, 2))
+    runner = Runner(None, None, None, None, "eager", None, World(0, 2))
     runner.graphed_step = SimpleNamespace(clear=lambda: dropped.append(True))
     with pytest.raises(type(error)), runner.releasing_graphs():
         raise error

@@ -1,6 +1,7 @@
 """Inputs that do not fit train to the same weights as those that do, and are never copied as a
 whole."""
 
+import os
 import threading
 
 import numpy as np
@@ -11,7 +12,7 @@ from ltpll import PartialLabelClassifier
 from ltpll.models import build_model
 from ltpll.training import inputs
 from ltpll.training.callbacks import Checkpoint
-from ltpll.training.inputs import Inputs, StreamedInputs
+from ltpll.training.inputs import Inputs
 from ltpll.validation import as_inputs
 from ltpll.views import ImageViews
 from support.tiny_backbones import coloured_pictures
@@ -42,7 +43,7 @@ def channels_first(x):
 
 
 @pytest.mark.parametrize("layout", ["last", "first", "grey"])
-def test_streamed_rows_are_the_rows_in_any_order_and_layout(tmp_path, layout):
+def test_streamed_rows_are_the_rows_in_any_order_and_layout(tmp_path, layout, streamed):
     x = stored(tmp_path, coloured_pictures(30, 5)[0])
     pictures = {
         "last": lambda: channels_first(x),
@@ -50,7 +51,7 @@ def test_streamed_rows_are_the_rows_in_any_order_and_layout(tmp_path, layout):
     }
     held = pictures.get(layout, lambda: channels_first(x)[:, :1].expand(-1, 3, -1, -1))()
     rows, others = torch.tensor([7, 0, 29, 7]), torch.tensor([1, 2])
-    streaming = StreamedInputs(held, CPU)
+    streaming = Inputs(held, CPU)
     streaming.announce(rows)
     assert torch.equal(streaming[rows], held[rows])
     streaming.announce(rows)
@@ -68,7 +69,7 @@ def test_streamed_pictures_train_to_the_weights_and_targets_of_pictures_in_memor
     resident = made(method).fit(channels_first(x), candidates)
     monkeypatch.setattr(inputs, "fits", lambda x, device: False)
     streaming = made(method).fit(channels_first(stored(tmp_path, x)), candidates)
-    assert isinstance(streaming.inputs, StreamedInputs)
+    assert streaming.inputs.streamed
     assert_same(everything(streaming), everything(resident))
     for (ours, some), (theirs, others) in zip(
         streaming.plain_outputs(), resident.plain_outputs(), strict=True
@@ -94,9 +95,9 @@ def test_streamed_training_resumes_within_an_epoch(tmp_path, streamed):
 def test_a_thread_reads_the_next_chunk_while_this_one_is_trained_on(streamed, monkeypatch):
     x, _, candidates = coloured_pictures(40)
     readers = []
-    copied = StreamedInputs._copied
+    copied = Inputs._copied
     monkeypatch.setattr(
-        StreamedInputs,
+        Inputs,
         "_copied",
         lambda *arguments: (
             readers.append(threading.current_thread().name[:6]) or copied(*arguments)
@@ -126,10 +127,11 @@ def test_a_file_is_never_copied_as_a_whole(tmp_path, monkeypatch):
 
 def test_inputs_stream_if_they_take_more_than_their_share_of_memory(monkeypatch):
     x = torch.zeros(10, 3, 4, 4, dtype=torch.uint8)  # 480 bytes
-    monkeypatch.setattr(inputs, "_main_memory", lambda: 960)
-    assert type(inputs.held_inputs(x, CPU)) is Inputs
-    monkeypatch.setattr(inputs, "_main_memory", lambda: 959)
-    assert type(inputs.held_inputs(x, CPU)) is StreamedInputs
+    for size, streams in ((960, False), (959, True)):
+        monkeypatch.setattr(
+            os, "sysconf", lambda name, size=size: size if name == "SC_PAGE_SIZE" else 1
+        )
+        assert Inputs(x, CPU).streamed == streams
     gpu = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (960, 10**9))
     assert inputs.fits(x, gpu)

@@ -3,7 +3,8 @@
 import pytest
 
 from ltpll.training import job as module
-from ltpll.training.job import Job, Part, Stage
+from ltpll.training.callbacks import Progress
+from ltpll.training.job import Part, Stage
 
 
 @pytest.fixture
@@ -11,6 +12,12 @@ def clock(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
+
+
+def planned(*stages):
+    job = Progress(write=lambda line: None)
+    job.plan_stages(stages)
+    return job.start_part(stages[0].parts[0])
 
 
 def simulate(job, clock, speed_of, tick=0.25):
@@ -27,7 +34,8 @@ def simulate(job, clock, speed_of, tick=0.25):
                 part: min(part.epochs, part.done + tick * speed_of(stage, clock[0]) / part.cost)
                 for part in running
             }
-            job.report(done)
+            job.start_part(stage.parts[0])
+            job.report_epochs(done)
             running = [part for part in running if part.left]
             seen.append((clock[0], job.share_done, job.seconds_left))
     return seen
@@ -39,7 +47,9 @@ def folds(n=5, rows=800):
 
 def test_parts_of_different_size_that_follow_one_another_end_when_it_is_expected(clock):
     training = Part.of_rows("training", 1000, 30, 32)
-    job = Job([Stage([Part.of_rows("comparison", 667, 30, 32)]), Stage([training]), Stage(folds())])
+    job = planned(
+        Stage([Part.of_rows("comparison", 667, 30, 32)]), Stage([training]), Stage(folds())
+    )
     assert job.seconds_left is None
     seen = simulate(job, clock, lambda stage, now: 5000)
     end = seen[-1][0]
@@ -58,7 +68,7 @@ def test_folds_in_parallel_are_expected_to_be_as_fast_as_one_run_and_then_measur
 ):
     """Five folds on two workers take as long as three folds on one."""
     first, fold = Part.of_rows("training", 1000, 30, 32), folds()[0].left
-    job = Job([Stage([first]), Stage(folds(), workers=2, name="folds")])
+    job = planned(Stage([first]), Stage(folds(), workers=2, name="folds"))
     seen = simulate(job, clock, lambda stage, now: 5000 if first in stage.parts else per_worker)
     trained, end = first.epochs * first.cost / 5000, seen[-1][0]
     assert end == pytest.approx(trained + 3 * fold / per_worker, abs=1.5)
@@ -71,8 +81,8 @@ def test_folds_in_parallel_are_expected_to_be_as_fast_as_one_run_and_then_measur
 
 def test_what_was_finished_before_counts_for_the_share_but_not_for_the_speed(clock):
     parts = folds()
-    job = Job([Stage([Part.of_rows("training", 1000, 30, 32)]), Stage(parts)])
-    job.finish_before(parts[2])
+    job = planned(Stage([Part.of_rows("training", 1000, 30, 32)]), Stage(parts))
+    job.start_part(parts[2])
     parts[2].done = 15
     seen = simulate(job, clock, lambda stage, now: 5000)
     assert seen[0][1] > 0.5
@@ -84,15 +94,15 @@ def test_what_was_finished_before_counts_for_the_share_but_not_for_the_speed(clo
 
 def test_the_time_in_which_processes_start_does_not_count_for_the_speed(clock):
     part = Part("runs", 10)
-    job = Job([Stage([part])])
+    job = planned(Stage([part]))
     for now, done in [(0, 0), (20, 0), (21, 1), (22, 2), (23, 3)]:
         clock[0] = now
-        job.report({part: done})
+        job.report_epochs(done)
     assert job.seconds_left == pytest.approx(7)
 
 
 def test_a_machine_that_becomes_slower_is_noticed_soon(clock):
-    job = Job([Stage([Part("training", 1000, 100.0)])])
+    job = planned(Stage([Part("training", 1000, 100.0)]))
     seen = simulate(job, clock, lambda stage, now: 1000 if now < 20 else 250)
     end = seen[-1][0]
     errors = {now: abs(left / (end - now) - 1) for now, _, left in seen if left and now < end}

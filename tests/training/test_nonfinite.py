@@ -54,48 +54,36 @@ def test_tensors_are_finite_only_if_every_number_is(value):
     assert not all_finite([*good, torch.tensor([0.0, value])])
 
 
-def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
+def test_a_watch_names_the_rows_of_a_step_or_of_a_loss_that_is_not_finite():
     watch = StopOnNonFinite(0.25, torch.device("cpu"))
+    good, index = [torch.ones(2, 3)], torch.tensor([4, 1])
     watch.reset(6)
-    index, one = torch.tensor([4, 1]), torch.tensor(1.0)
-    watch.check_step(index, one, 3, 7)
-    watch.check_epoch(one, 3)
+    watch.start_epoch(6)
+    watch.observe(index, good, torch.tensor(1.0))
+    watch.check(3)
+    watch.observe(index, good, torch.tensor(math.nan))
     with pytest.raises(
         NotFiniteError,
-        match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: "
+        match=r"or the loss are not finite in epoch 3, step 8, for rows 1, 4: "
         r"lower the learning rate \(now 0.25\)",
     ) as error:
-        watch.check_step(index, torch.tensor(math.nan), 3, 7)
-    assert (error.value.epoch, error.value.step, error.value.rows) == (3, 7, (4, 1))
-    with pytest.raises(
-        NotFiniteError,
-        match=r"^The loss is not finite in epoch 3: lower .* extreme values in the features",
-    ):
-        watch.check_epoch(torch.tensor(math.inf), 3)
-    watch.rows[1] = True
-    with pytest.raises(
-        NotFiniteError, match=r"logits, or the targets .* epoch 3, step 7, for row 1: "
-    ):
-        watch.check_step(index, one, 3, 7)
-    with pytest.raises(NotFiniteError, match=r"epoch 3, for row 1: ") as error:
-        watch.check_epoch(one, 3)
-    assert (error.value.epoch, error.value.step, error.value.rows) == (3, None, (1,))
+        watch.check(3)
+    assert (error.value.epoch, error.value.step, error.value.rows) == (3, 8, (1, 4))
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_a_watch_that_does_not_look_at_every_step_remembers_the_first_bad_one(start):
+def test_a_watch_remembers_the_first_bad_step_and_its_rows(start):
     watch = StopOnNonFinite(0.25, torch.device("cpu"))
     watch.reset(6)
-    watch.checks_every_step = False  # as on a GPU
     watch.start_epoch(start)
     for index, rows in (([0, 1], [False, False]), ([2, 3], [False, True]), ([4, 5], [True, True])):
         watch.observe(
             torch.tensor(index),
             [torch.where(torch.tensor(rows), math.nan, 1.0)[:, None]],
-            torch.tensor(1.0),
+            torch.tensor(math.nan if any(rows) else 1.0),
         )
     with pytest.raises(NotFiniteError) as error:
-        watch.check_epoch(torch.tensor(math.nan), 2)
+        watch.check(2)
     assert (error.value.epoch, error.value.step, error.value.rows) == (2, start + 2, (3,))
 
 
@@ -114,8 +102,9 @@ def test_a_training_that_is_not_looked_at_after_every_step_names_the_first_bad_o
         one = breaking(call=2)  # its second step is the third of the epoch
         one.prepare(x, candidates)
         one.load(tmp_path / "checkpoint")
-    one._nonfinite.checks_every_step = False
-    assert refusal(one.train_epoch, NotFiniteError) == expected
+    check, one._nonfinite.check = one._nonfinite.check, lambda epoch: None
+    one.train_epoch()
+    assert refusal(lambda: check(one.epoch), NotFiniteError) == expected
     assert ", step 3, " in expected
 
 
@@ -274,7 +263,7 @@ def test_a_loss_that_is_not_finite_stops_training_though_all_logits_are(tmp_path
 
     x, _, candidates = toy()
     with pytest.raises(
-        NotFiniteError, match=r"^The loss is not finite in epoch 2, step 3, for rows (\d+, ){5}…: "
+        NotFiniteError, match=r"the loss are not finite in epoch 2, step 3, for rows (\d+, ){5}…: "
     ) as error:
         trainer(Sour()).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert len(error.value.rows) == 32
@@ -291,7 +280,7 @@ def test_targets_that_are_not_finite_stop_training_though_logits_and_loss_are():
     x, _, candidates = toy()
     with pytest.raises(
         NotFiniteError,
-        match=r"targets refined from them, are not finite in epoch 2, step 1, for row \d+: ",
+        match=r"the targets or the loss are not finite in epoch 2, step 1, for row \d+: ",
     ) as error:
         trainer(Confused()).fit(x, candidates)
     assert len(error.value.rows) == 1

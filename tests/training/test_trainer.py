@@ -582,15 +582,15 @@ def of_fixed_size(cls, n_features, n_classes):
 
 
 @pytest.mark.parametrize(
-    ("rebalancer", "message"),
+    "rebalancer",
     [
-        (lambda: of_fixed_size(REBALANCERS["records"], 3, 4), "another model"),
-        (lambda: REBALANCERS["oracle-la"]([1, 2, 3]), "3 classes"),
-        (lambda: of_fixed_size(REBALANCERS["epoch-records"], 8, 5), "5 classes"),
+        lambda: of_fixed_size(REBALANCERS["records"], 3, 4),
+        lambda: REBALANCERS["oracle-la"]([1, 2, 3]),
+        lambda: of_fixed_size(REBALANCERS["epoch-records"], 8, 5),
     ],
 )
-def test_a_rebalancer_made_for_another_model_is_refused(rebalancer, message):
-    with pytest.raises(InputError, match=message):
+def test_a_rebalancer_made_for_another_model_is_refused(rebalancer):
+    with pytest.raises(InputError, match=r"another model or other classes.* has 4 classes"):
         trainer(rebalancer=rebalancer())
 
 

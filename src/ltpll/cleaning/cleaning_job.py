@@ -48,9 +48,14 @@ from ltpll.targets import initial_targets
 from ltpll.training.callbacks import Callback, Checkpoint, Measurement, Progress
 from ltpll.training.compatibility import check_data
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import KeptFolds, fold_parts, train_folds
+from ltpll.training.fold_training import (
+    FoldRun,
+    KeptFolds,
+    fold_parts,
+    train_folds,
+    train_in_processes,
+)
 from ltpll.training.job import Part, Stage
-from ltpll.training.parallel_runs import FoldRun, train_in_processes
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
@@ -346,28 +351,13 @@ def out_of_fold_predictions(
     comparison that the rebalancer "auto" made on the whole table. None but in the first process.
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
-    splits = fold_splits(sets, folds, seed_of(classifier.random_state))
-    missing = []
-    for k, part in enumerate(stage.parts):
-        if world.value_of_first_process(kept.read(k) is not None):
-            part.done = part.epochs
-        else:
-            missing.append(k)
     classifier.set_params(goal=GOAL)
-    if stage.workers > 1 and missing:
-        runs = [FoldRun(k, classifier, x, splits[k], judged, scores, rows_on_disk) for k in missing]
-        train_in_processes(runs, sets, kept, stage, progress)
-    trained = train_folds(
-        classifier,
-        x,
-        sets,
-        splits,
-        judged,
-        callbacks_of=lambda k: [progress.start_part(stage.parts[k])],
-        kept=kept,
-        scores=scores,
-        rows_of=rows_on_disk,
-    )
+    runs = [
+        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
+        for k, split in enumerate(fold_splits(sets, folds, seed_of(classifier.random_state)))
+    ]
+    train_in_processes(runs, sets, kept, stage, progress)
+    trained = train_folds(runs, sets, lambda k: [progress.start_part(stage.parts[k])], kept)
     found = SetPredictions.empty(sets)
     for rows, predictions in trained:
         found.store_rows(rows, SetPredictions.from_tensors(predictions))

@@ -86,7 +86,7 @@ class ProgressBar(Progress):
             super().show_progress(important)
 
     def _draw(self) -> None:
-        share = self.job.share_done
+        share = self.share_done
         status = " · ".join(filter(None, [f"{int(100 * share)}%", self.time_left]))
         self._bar.update(
             self._task, completed=share, current=self.current, status=status, figures=self.figures
@@ -120,7 +120,7 @@ class PictureProgress(ProgressBar):
     @property
     def figures(self) -> str:
         """The speed."""
-        speed = self.job.stages[0].speed()
+        speed = self.stage.speed()
         return f"{speed:,.0f} {self._what}/s" if speed else ""
 
 

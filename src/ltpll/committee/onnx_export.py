@@ -18,7 +18,7 @@ from ltpll.committee.forest import SoftForest
 from ltpll.committee.training import FittedMember
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.network.export import PredictingNetwork, description, write_onnx
+from ltpll.network.export import PredictingNetwork, write_onnx
 from ltpll.number_types import blurred_by_float32
 
 if TYPE_CHECKING:
@@ -143,11 +143,11 @@ def export_committee(
     doubles = backbone is None and blurred_by_float32(mean - scale, mean + scale)
     kind = torch.float64 if doubles else torch.float32
     classes = committee.classes_.tolist()
-    described = partial(description, goal=goal, classes=classes, feature_names=feature_names)
     log_prior = np.log(committee.class_prior_) if goal == "balanced" else np.zeros(1)
     finish = partial(_finish, forests=forests, log_prior=log_prior, t=committee.temperature_)
     networks_of = NetworksOfCommittee(committee, networks, kind)
-    write_onnx(networks_of, committee.input_shape_, path, described, backbone, finish)
+    shape = committee.input_shape_
+    write_onnx(networks_of, shape, path, backbone, None, goal, classes, feature_names, finish)
 
 
 def _scaling(committee: Committee) -> tuple[Numbers, Numbers]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
@@ -39,9 +38,8 @@ from ltpll.formatting import counted
 from ltpll.training.callbacks import Progress
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.compatibility import check_features_differ
-from ltpll.training.fold_training import KeptFolds, train_folds
+from ltpll.training.fold_training import FoldRun, KeptFolds, train_folds, train_in_processes
 from ltpll.training.job import Part, Stage
-from ltpll.training.parallel_runs import FoldRun, train_in_processes
 from ltpll.validation import chosen_device
 
 Shares = npt.NDArray[np.float32]
@@ -287,35 +285,22 @@ class CommitteeTraining:
     def _number(self, member: Member, k: int) -> int:
         return self._numbers[member, k]
 
+    def _fold_run(self, member: NetworkMember, k: int) -> FoldRun:
+        whole, x = partial(predicted, n=len(self.x)), self._input_of(member)
+        return FoldRun(self._number(member, k), member.classifier, x, self.splits[k], whole)
+
     def _train_in_processes(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
         """Train those of the runs that are not kept yet, if there are processes for them."""
-        if self._stage.workers == 1:
-            return
-        missing = []
-        for member, k in runs:
-            number = self._number(member, k)
-            if self._kept.read(number) is not None:
-                self._stage.parts[number].done = self._stage.parts[number].epochs
-                continue
-            classifier = clone(member.classifier).set_params(on_epoch=None)
-            whole = partial(predicted, n=len(self.x))
-            missing.append(
-                FoldRun(number, classifier, self._input_of(member), self.splits[k], whole)
-            )
-        if missing:
-            train_in_processes(missing, self.candidates, self._kept, self._stage, self._progress)
+        fold_runs = [self._fold_run(*run) for run in runs]
+        train_in_processes(fold_runs, self.candidates, self._kept, self._stage, self._progress)
 
     def _run_of(self, member: NetworkMember, k: int) -> Tensors:
         """What a run has found, which is made now unless it is kept."""
         runs = train_folds(
-            member.classifier,
-            self._input_of(member),
+            [self._fold_run(member, k)],
             self.candidates,
-            [self.splits[k]],
-            partial(predicted, n=len(self.x)),
-            callbacks_of=lambda number: [self._progress.start_part(self._stage.parts[number])],
-            kept=self._kept,
-            first=self._number(member, k),
+            lambda number: [self._progress.start_part(self._stage.parts[number])],
+            self._kept,
         )
         return next(iter(runs))[1]
 

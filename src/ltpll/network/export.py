@@ -21,7 +21,6 @@ from ltpll.backbones.onnx_encoder import OnnxEncoder
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.interfaces import Goal, Method, Outputs, linear_head
-from ltpll.network.onnx_join import with_onnx_encoder
 from ltpll.network.predictor import Predictor
 from ltpll.views import ImageViews
 from ltpll.views.features import FeatureViews
@@ -139,7 +138,7 @@ def export_onnx(
     """Write an ONNX model and, beside it, a JSON file with the description in its metadata.
 
     The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and
-    `probabilities`, (rows, classes). Each entry of `description` is an entry of the model's
+    `probabilities`, (rows, classes). Each entry of the description is an entry of the model's
     metadata, whose value is JSON.
 
     Args:
@@ -154,35 +153,38 @@ def export_onnx(
             pictures instead of features.
 
     Raises:
-        InputError: If the folder does not exist, the views or the method cannot be exported, or
-            `ltpll[onnx]` is not installed.
+        InputError: If the folder does not exist, the views, the method or the backbone cannot be
+            exported, or `ltpll[onnx]` is not installed.
     """
     network = PredictingNetwork(predictor, goal, temperature)
     inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
-    preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
-    described = partial(
-        description, goal=goal, classes=classes, feature_names=feature_names, pictures=preprocessing
-    )
-    write_onnx(network, shape, path, described, encoder)
+    pictures = inside.preprocessing if isinstance(inside, Backbone) else None
+    write_onnx(network, shape, path, encoder, pictures, goal, classes, feature_names)
 
 
 def write_onnx(
-    predicting: Any,
+    network: Any,
     shape: tuple[int, ...],
     path: Path,
-    described: Callable[..., dict[str, Any]],
-    encoder: Backbone | None = None,
+    encoder: Backbone | None,
+    pictures: Preprocessing | None,
+    goal: Goal,
+    classes: Sequence[Any],
+    feature_names: Sequence[str],
     finish: Callable[[Any], None] = lambda model: None,
 ) -> None:
     """Write a module as an ONNX model, and its description.
 
     Args:
-        predicting: A module with the attributes of a `PredictingNetwork`.
+        network: A module with the attributes of a `PredictingNetwork`.
         shape: The shape of one example.
         path: The file to write.
-        described: `description` without the network and the shape.
         encoder: As for `export_onnx`.
-        finish: Called with the model, to make logits and probabilities of what `predicting` returns
+        pictures: How pictures become the network's input, if it has a backbone.
+        goal: The goal that it predicts for.
+        classes: The names of the classes.
+        feature_names: The names of the features, if they are known.
+        finish: Called with the model, to make logits and probabilities of what `network` returns
             if that is something else.
     """
     with required_by("Exporting", install="'ltpll[onnx]'"):
@@ -190,15 +192,9 @@ def write_onnx(
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
-    network = predicting
-    example = torch.zeros(2, *shape, dtype=predicting.mean.dtype)
-    # torch cannot export an encoder that is ONNX itself; it is joined afterwards.
-    joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)
     if encoder is not None:
-        network = _with_encoder(encoder, shape, predicting)
-        described = partial(described, pictures=encoder.preprocessing)
-        shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
-        example = example if joins else torch.zeros(2, *shape)
+        network, pictures = _with_encoder(encoder, shape, network), encoder.preprocessing
+        shape = (3, pictures.side, pictures.side)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from inside the exporter
@@ -206,8 +202,8 @@ def write_onnx(
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
-            predicting if joins else network,
-            (example,),
+            network,
+            (torch.zeros(2, *shape, dtype=network.mean.dtype),),
             made,
             input_names=["x"],
             output_names=["logits", "probabilities"],
@@ -219,10 +215,8 @@ def write_onnx(
         )
         model = onnx.load(made)
     finish(model)
-    if encoder is not None and joins:
-        model = with_onnx_encoder(model, encoder, network.mean.flatten(), network.std.flatten())
     to_text = partial(json.dumps, ensure_ascii=False)
-    facts = described(network, shape)
+    facts = _description(network, shape, pictures, goal, classes, feature_names)
     onnx.helper.set_model_props(model, {name: to_text(each) for name, each in facts.items()})
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
@@ -230,6 +224,11 @@ def write_onnx(
 
 
 def _with_encoder(encoder: Backbone, shape: tuple[int, ...], network: Any) -> PicturesToPredictions:
+    if isinstance(encoder.encoder, OnnxEncoder):
+        raise InputError(
+            f"The backbone {encoder.name!r} is an ONNX model itself: export the classifier alone, "
+            "and give it the backbone's features."
+        )
     if network.pictures or shape != (encoder.n_features,):
         raise InputError(
             f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the "
@@ -239,29 +238,15 @@ def _with_encoder(encoder: Backbone, shape: tuple[int, ...], network: Any) -> Pi
     return PicturesToPredictions(encoder, network)
 
 
-def description(
+def _description(
     network: Any,
     shape: tuple[int, ...],
+    pictures: Preprocessing | None,
     goal: Goal,
     classes: Sequence[Any],
-    feature_names: Sequence[str] = (),
-    pictures: Preprocessing | None = None,
+    feature_names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a user of an exported model needs to know, as JSON values.
-
-    Args:
-        network: The network: a `PredictingNetwork`, or one in `PicturesToPredictions`.
-        shape: The shape of one input.
-        goal: The goal that it predicts for.
-        classes: The names of the classes.
-        feature_names: The names of the features, if they are known.
-        pictures: How pictures become the network's input, if it has a backbone.
-
-    Returns:
-        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the
-        values are), `preprocessing` (the standardisation that the model does itself), `outputs`
-        (names), `goal`, `temperature` and the `version` of the library.
-    """
+    """What a user of an exported model needs to know, as JSON values (docs/python.md)."""
     kind = str(network.mean.dtype).removeprefix("torch.")
     given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": kind}
     layout, standardised = "rows, channels, height, width", "(x - mean) / std"

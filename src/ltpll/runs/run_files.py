@@ -41,7 +41,7 @@ class RunFile(StrEnum):
     COMPARISON_FOLDS = "comparison-*.safetensors", False, True
     FOLDS = "fold-*.safetensors", False, True
     MEMBERS = "member-*.safetensors", False, True
-    PROGRESS = ".progress-of-*"
+    PROGRESS = ".progress-of-*"  # of version 0.2.0
     CLASSIFIER = "classifier.safetensors", True
     BACKBONE = "backbone.safetensors", True
     COLUMNS = "columns.safetensors", True

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.rng import get_random_state, set_random_state
-from ltpll.training.checkpoint import with_prefix
+from ltpll.training.checkpoint import under_prefix, with_prefix
 from ltpll.training.distributed import World
 
 T = TypeVar("T")
@@ -116,10 +116,7 @@ class BatchSampler:
     def load_state_dict(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Resume after `step` steps of an epoch."""
         self.step = step
-        self._states = {}
-        for name, tensor in state.items():
-            drawn, key = name.split(".", 1)
-            self._states.setdefault(drawn, {})[key] = tensor
+        self._states = {name: under_prefix(name, state) for name in ("order", "views")}
 
     def _draw(self, name: str, draw: Callable[[], T], *, again: bool) -> T:
         """Draw or, leaving all random states unchanged, repeat the earlier draw."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ltpll.files import check_writable
 from ltpll.formatting import format_duration
 from ltpll.training.checkpoint import has_checkpoint
-from ltpll.training.job import Job, Part, Stage
+from ltpll.training.job import Part, Stage
 from ltpll.validation import in_range, whole_number
 
 if TYPE_CHECKING:
@@ -172,9 +172,13 @@ class Progress(Callback):
 
     By default, it prints lines on standard error.
 
-    One object reports the whole job: give it to every training run, and call `plan` first if there
-    are several. Without a plan, every training run is a job of its own. Subclasses override `show`
-    to report in another way.
+    One object reports the whole job: give it to every training run, and call `plan_stages` first if
+    there are several. Without a plan, every training run is a job of its own. Subclasses override
+    `show_progress` to report in another way.
+
+    The time left is the work left divided by the measured speed. Each worker of a stage that was
+    not measured yet is expected to be as fast as those of the stage before. Epochs that were
+    finished before a training run was resumed do not count for the speed.
 
     Args:
         every_seconds: Print at most one line in this time during the first minute, and in six times
@@ -196,39 +200,33 @@ class Progress(Callback):
         self.every_seconds = in_range(every_seconds, "every_seconds", 0)
         self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self.part: Part | None = None
-        self._job: Job | None = None
-        self._planned = False
+        self._planned, self._views_per_epoch = False, 0
         self._figures: dict[str, str] = {}
-        self._views_per_epoch = 0
-        self._begin()
+        self._begin([])
 
-    def _begin(self) -> None:
-        self._ended = False
+    def _begin(self, stages: Sequence[Stage]) -> None:
+        self.stages, self.part, self._ended = stages, None, False
         self._began = self._updated = time.monotonic()
         self._next_line = self._began + min(self.every_seconds, FIRST_LINE_SECONDS)
 
-    @property
-    def job(self) -> Job:
-        """The job that is planned or, without a plan, the current training."""
-        assert self._job is not None
-        return self._job
-
     def plan_stages(self, stages: Sequence[Stage]) -> None:
         """State all stages of a job before the first of its training runs starts."""
-        self._job, self._planned, self.part = Job(stages), True, None
-        self._begin()
+        self._planned = True
+        self._begin(stages)
 
     def start_part(self, part: Part) -> Progress:
         """Report the next training run as this part of the plan; parts before it are finished."""
         self.part, self._figures, self._views_per_epoch = part, {}, 0
-        self.job.finish_before(part)
+        self.stage = next(stage for stage in self.stages if part in stage.parts)
+        for earlier in self.parts[: self.parts.index(part)]:
+            earlier.done = earlier.epochs
         return self
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if not self._planned:
-            self._job = Job([Stage([Part("", trainer.epochs)])])
-            self._begin()
-            self.start_part(self._job.parts[0])
+            part = Part("", trainer.epochs)
+            self._begin([Stage([part])])
+            self.start_part(part)
         self._views_per_epoch = trainer.views_per_epoch
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
@@ -259,18 +257,43 @@ class Progress(Callback):
             important: Whether this has to be shown, even if something else was shown a moment ago.
         """
         assert self.part is not None
-        self.job.report(done if isinstance(done, Mapping) else {self.part: done})
+        self.stage.report(done if isinstance(done, Mapping) else {self.part: done})
         self._updated = time.monotonic()
-        ends = self.job.share_done >= 1
+        ends = self.share_done >= 1
         if not self._ended:
             self.show_progress(important or ends)
         self._ended = ends
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of all stages."""
+        return [part for stage in self.stages for part in stage.parts]
+
+    @property
+    def share_done(self) -> float:
+        """The share of the work that is done."""
+        total = sum(part.epochs * part.cost for part in self.parts)
+        return 1 - sum(part.left for part in self.parts) / total if total else 1.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left, or None as long as no speed was measured."""
+        seconds, speed = 0.0, None
+        for stage in self.stages:
+            speed = stage.speed() or speed
+            if stage.longest > 0:
+                if speed is None:
+                    return None
+                seconds += stage.longest / speed
+        return seconds
 
     @property
     def current(self) -> str:
         """What is being trained, with the epoch."""
         assert self.part is not None
-        stage, part = self.job.stage_of(self.part), self.part
+        stage, part = self.stage, self.part
         if stage.workers > 1:
             return f"{stage.name}: {len(stage.parts) - stage.unfinished} of {len(stage.parts)} done"
         # Rounded down, so that an epoch looks finished only if it is.
@@ -280,17 +303,16 @@ class Progress(Callback):
     @property
     def time_left(self) -> str:
         """The time left, or the time that the job took; empty as long as it is unknown."""
-        if self.job.share_done >= 1:
+        if self.share_done >= 1:
             return f"finished in {format_duration(time.monotonic() - self._began)}"
-        left = self.job.seconds_left
+        left = self.seconds_left
         return "" if left is None else f"{format_duration(left)} left"
 
     @property
     def figures(self) -> str:
         """The figures of the last epoch, and the speed."""
         assert self.part is not None
-        speed = self.job.stage_of(self.part).speed()
-        views = speed / self.part.cost * self._views_per_epoch if speed else 0
+        views = (self.stage.speed() or 0) / self.part.cost * self._views_per_epoch
         return " · ".join([*self._figures.values(), *([f"{views:,.0f} views/s"] if views else [])])
 
     def show_progress(self, important: bool) -> None:
@@ -300,7 +322,7 @@ class Progress(Callback):
             return
         rarely = 1 if now - self._began < FREQUENT_SECONDS else 6
         self._next_line = now + self.every_seconds * rarely
-        share = f"{int(100 * self.job.share_done)}%"
+        share = f"{int(100 * self.share_done)}%"
         self.write(" · ".join(filter(None, [share, self.time_left, self.current, self.figures])))
 
     def close(self) -> None:

@@ -22,8 +22,7 @@ FORMAT = "ltpll-checkpoint-2"
 # longer.
 MAX_HEADER = 1 << 20
 LONG_VALUES = "ltpll.values"
-ANOTHER = "use another path, or start a run again with --fresh"
-DAMAGED = "use a copy or another path, or start a run again with --fresh"
+ADVICE = "use a copy or another path, or start a run again with --fresh"
 Tensors = dict[str, Tensor]
 Values = dict[str, Any]
 
@@ -52,37 +51,30 @@ def _in_order(content: bytes) -> bytes:
     return b"".join((len(text).to_bytes(8, "little"), text, memoryview(content)[8 + size :]))
 
 
-def read_checkpoint(
-    path: Path, device: torch.device | str = "cpu", *, advice: str = ""
-) -> tuple[Tensors, Values]:
+def read_checkpoint(path: Path, *, advice: str = ADVICE) -> tuple[Tensors, Values]:
     """Return the tensors and values of a file.
 
     Args:
         path: The file.
-        device: Where to put the tensors.
-        advice: What the user can do about an unusable file, where another path does not help.
+        advice: What the user can do about an unusable file.
 
     Raises:
         VersionError: If the file has another version of the format.
         InputError: If the file does not exist, is damaged, or is not a checkpoint.
     """
     try:
-        return _read(path, device)
+        return _read(path)
     except _UnusableError as error:
-        raise InputError(f"{error.fact}: {advice or error.advice}.") from None
+        raise InputError(f"{error}: {advice}.") from None
 
 
 class _UnusableError(Exception):
-    """Why a file cannot be used, and what to do about it."""
-
-    def __init__(self, fact: str, advice: str) -> None:
-        super().__init__(fact)
-        self.fact, self.advice = fact, advice
+    """Why a file cannot be used."""
 
 
-def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Values]:
+def _read(path: Path) -> tuple[Tensors, Values]:
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 # One of another version is not damaged, so it is neither renamed nor skipped.
@@ -91,11 +83,11 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
                         f"The checkpoint {path} {other}: use the version that wrote it, or train "
                         "again."
                     )
-                raise _UnusableError(f"{path} is not an ltpll checkpoint", "choose another path")
+                raise _UnusableError(f"{path} is not an ltpll checkpoint")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata.get("values", "")
         if LONG_VALUES in tensors:
-            text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode()
+            text = bytes(tensors.pop(LONG_VALUES).numpy()).decode()
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("its values are not a mapping")
@@ -107,8 +99,7 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
     except (_UnusableError, InputError):
         raise
     except Exception as error:  # from safetensors, JSON, or a dtype that torch does not know
-        damaged = f"The checkpoint {path} is damaged ({first_line(error)})"
-        raise _UnusableError(damaged, DAMAGED) from None
+        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})") from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -148,33 +139,27 @@ def usable_checkpoint(
     If a newer one is unusable, a warning says so, and it is renamed, so that it does not replace a
     good one at the next save.
     """
-    refused: list[tuple[Path, _UnusableError]] = []
+    refused: _UnusableError | None = None
     for place in (path, previous_checkpoint(path)):
         if not place.exists():
             continue
         try:
             tensors, values = _read(place)
             if reason := check(tensors, values):
-                raise _UnusableError(f"The checkpoint {place} {reason}", ANOTHER)
+                raise _UnusableError(f"The checkpoint {place} {reason}")
         except _UnusableError as error:
-            refused.append((place, error))
+            refused = refused or error
             continue
-        for bad, why in refused:
+        if refused:
             aside = path.with_name(f"{path.stem}.refused{path.suffix}")
-            bad.replace(aside)
+            path.replace(aside)
             warnings.warn(
-                f"{why.fact}: it was renamed to {aside.name}, and the previous checkpoint is used.",
+                f"{refused}: it was renamed to {aside.name}, and the previous checkpoint is used.",
                 CheckpointWarning,
                 stacklevel=3,
             )
         return tensors, values
-    if not refused:
-        raise InputError(f"There is no checkpoint {path}.")
-    first = refused[0][1]
-    # If the newer one belongs to another training, the previous one does, too.
-    if len(refused) == 1 or first.advice == ANOTHER:
-        raise InputError(f"{first.fact}: {first.advice}.")
-    raise InputError(f"{'; '.join(why.fact for _, why in refused)}: {DAMAGED}.")
+    raise InputError(f"{refused}: {ADVICE}." if refused else f"There is no checkpoint {path}.")
 
 
 # ---- many states in one file ---------------------------------------------------------------------

@@ -25,16 +25,14 @@ def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: 
         )
     try:
         with torch.no_grad():
-            length = len(rebalancer.log_prior(head))
+            fits = len(rebalancer.log_prior(head)) == head.out_features
     except RuntimeError:
+        fits = False
+    if not fits:
         raise InputError(
-            f"The rebalancer {rebalancer.name!r} was created for another model: "
-            f"this one's head takes {head.in_features} features."
-        ) from None
-    if length != head.out_features:
-        raise InputError(
-            f"The rebalancer's prior has {length} classes, "
-            f"but the model's head has {head.out_features}."
+            f"The rebalancer {rebalancer.name!r} was created for another model or other classes: this one's head "
+            f"takes {counted(head.in_features, 'feature')} and has "
+            f"{counted(head.out_features, 'class', 'classes')}."
         )
     if len(set(method.views)) > 1 and isinstance(views, Views) and not (views.weak or views.strong):
         warnings.warn(

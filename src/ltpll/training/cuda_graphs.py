@@ -137,24 +137,24 @@ class Runner:
 
     Args:
         step: The training step.
-        draw: Draws the views of some rows or, with `gather`, of the inputs that it returns.
+        draw: Draws the views of some inputs, or of only those at some places.
+        inputs_of: Copies the inputs of some rows to the device; this is not recorded.
         phase: Returns everything that Python decides inside a step; one graph is recorded for each
             value.
         engine: A chosen engine.
         generator: The generator that steps and views draw from.
         world: The processes that train together.
-        gather: Copies the inputs of some rows to the device; this is not recorded.
     """
 
     def __init__(
         self,
         step: StepFunction,
         draw: DrawViews,
+        inputs_of: Callable[[Tensor], Tensor],
         phase: Callable[[], Hashable],
         engine: str,
         generator: torch.Generator,
         world: World,
-        gather: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> None:
         self.world = world
         self.step = step
@@ -172,7 +172,7 @@ class Runner:
 
             self.step = replay_step
         self.draw: DrawViews = lambda rows, places=None: draw_views(
-            gather(rows), *(() if places is None else (places,))
+            inputs_of(rows), *(() if places is None else (places,))
         )
 
     @contextmanager

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import inspect
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.errors import InputError
 from ltpll.formatting import counted
@@ -75,39 +72,34 @@ class World:
         dist.all_gather(found, padded)
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
-    def gather_outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
+    def gather_outputs(self, outputs: Outputs, n: int) -> Outputs:
         """Gather the network's outputs, from which every process computes the whole loss.
 
         Gradients flow back to this process's own rows, multiplied by the number of processes,
-        because DistributedDataParallel averages gradients where the sum is needed.
+        because gradients are averaged where the sum is needed.
 
         Args:
             outputs: The outputs of this process's shares.
-            sizes: The total number of rows of each view.
+            n: The total number of rows of each view.
         """
-        if self.alone:
+        if self.alone or not outputs.logits:
             return outputs
         parts, n_views = (*outputs.logits, *outputs.features), len(outputs.logits)
-        if len(set(sizes)) == 1:
-            # One message for all, because the number of messages determines the time.
-            gathered = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0])
-            whole = gathered.split([part.shape[1] for part in parts], dim=1)
-        else:
-            pairs = zip(parts, (*sizes, *sizes), strict=True)
-            whole = tuple(_Gather.apply(part, self, n) for part, n in pairs)
+        # One message for all, because the number of messages determines the time.
+        gathered = _Gather.apply(torch.cat(parts, dim=1), self, n)
+        whole = gathered.split([part.shape[1] for part in parts], dim=1)
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
     def whole_views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
         """Views of the whole batch, which are gathered only when they are accessed."""
         return views if self.alone else _Gathered(views, self, n)
 
-    def own_shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
+    def own_shares(self, views: Sequence[Tensor]) -> tuple[Sequence[Tensor], int]:
         """This process's share of each view, and the total number of rows of each."""
         if isinstance(views, _Gathered):
-            return tuple(views.own), [views.n] * len(views)
-        return tuple(view[self.own_rows(len(view))] for view in views), [
-            len(view) for view in views
-        ]
+            return views.own, views.n
+        n = len(views[0]) if views else 0
+        return [view[self.own_rows(n)] for view in views], n
 
     def sum_over_all(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -124,11 +116,8 @@ class World:
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace gradients by their mean over all processes, with one message per dtype.
 
-        This is for steps recorded as CUDA graphs, which DistributedDataParallel's hooks do not
-        support. Unlike them, it starts only after the backward pass.
+        Unlike DistributedDataParallel, this can be recorded as part of a CUDA graph.
         """
-        if self.alone:
-            return
         kinds: dict[torch.dtype, list[tuple[nn.Parameter, Tensor]]] = {}
         for parameter in parameters:
             if parameter.grad is not None:
@@ -146,19 +135,6 @@ class World:
             flat /= self.size
             for (one, _), mean in zip(pairs, means, strict=True):
                 one.grad = mean
-
-    def data_parallel(self, model: nn.Module) -> nn.Module:
-        """Wrap the model so that its gradients are averaged over all processes."""
-        if self.alone:
-            return model
-        # Batch norm statistics are synchronised at the end of every epoch; broadcasting them
-        # before each pass would change what an earlier pass of the same step still needs.
-        # Newer versions of torch have renamed the option.
-        known = inspect.signature(DistributedDataParallel).parameters
-        option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        # The weights of a 1 × 1 convolution have two equivalent memory layouts.
-        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-        return DistributedDataParallel(model, **{option: False})  # type: ignore[arg-type]
 
     def broadcast_weights(self, model: nn.Module) -> None:
         """Copy the first process's weights and buffers to all processes."""
@@ -182,8 +158,6 @@ class World:
 
     def largest_of_all(self, mine: int) -> int:
         """The largest of the numbers of all processes."""
-        if self.alone:
-            return mine
         numbers = [mine] * self.size
         dist.all_gather_object(numbers, mine, group=self._control)
         return max(numbers)

@@ -1,21 +1,26 @@
-"""Fold training: train on the other rows of a fold, and predict its own; a folder keeps both."""
+"""Fold training: train on the other rows of each fold, and predict its own; a folder keeps both."""
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import getitem
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning, VersionError
 from ltpll.files import remove_leftovers
 from ltpll.folds import Rows
-from ltpll.training.callbacks import Callback, Checkpoint
+from ltpll.processes import in_processes
+from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from ltpll.training.checkpoint import (
     Tensors,
     previous_checkpoint,
@@ -23,7 +28,8 @@ from ltpll.training.checkpoint import (
     write_checkpoint,
 )
 from ltpll.training.distributed import current_world
-from ltpll.training.job import Part
+from ltpll.training.job import Part, Stage
+from ltpll.training.trainer import PartialLabelTrainer
 
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training run, from 0."""
@@ -53,10 +59,6 @@ class KeptFolds:
     def checkpoint(self, number: int) -> Path:
         """The checkpoint of a training run that has begun."""
         return self.folder / f"checkpoint-{self.predictions(number).name}"
-
-    def progress(self, number: int) -> Path:
-        """Where another process says how far a training run is."""
-        return self.folder / f".progress-of-{self.predictions(number).stem}"
 
     def read(self, number: int) -> Tensors | None:
         """What a finished training predicted, or None.
@@ -89,6 +91,52 @@ class KeptFolds:
                 path.unlink()
 
 
+@dataclass(frozen=True, eq=False)
+class FoldRun:
+    """A training run on the other rows of a fold, which then predicts its own.
+
+    Args:
+        number: The number of the run, from 0.
+        classifier: A `PartialLabelClassifier`, of which a copy is trained.
+        x: The examples.
+        fold: The rows to train on and the rows to predict.
+        predict: Makes the predictions.
+        scores: The scores of a comparison that the rebalancer "auto" made on all rows.
+        rows_of: Selects rows of the examples.
+    """
+
+    number: int
+    classifier: Any
+    x: Any
+    fold: tuple[Rows, Rows]
+    predict: Predict
+    scores: Any = None
+    rows_of: Callable[[Any, Rows], Any] = getitem
+
+    def train(
+        self, sets: Candidates, kept: KeptFolds | None = None, callbacks: Sequence[Callback] = ()
+    ) -> Tensors | None:
+        """Return the predictions, or None in all processes but the first."""
+        others, rows = self.fold
+        classifier = clone(self.classifier).set_params(on_epoch=None)
+        if kept is not None:
+            checkpoint = Checkpoint(kept.checkpoint(self.number), min_seconds=kept.seconds)
+            callbacks = [*callbacks, checkpoint]
+        with warnings.catch_warnings():
+            # About classes that only other folds have.
+            warnings.simplefilter("ignore", InputWarning)
+            fitting = classifier.prepare_training(self.rows_of(self.x, others), sets.select(others))
+            if self.scores is not None:
+                fitting.trainer.rebalancer.scores = self.scores
+            classifier.run_training(fitting, callbacks)
+        if not fitting.trainer.world.first:
+            return None
+        found = self.predict(classifier, self.rows_of(self.x, rows), sets.select(rows))
+        if kept is not None:
+            kept.write(self.number, found)
+        return found
+
+
 def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -> list[Part]:
     """The training runs of a cross-validation, as parts of a job."""
     return [
@@ -97,80 +145,87 @@ def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -
     ]
 
 
-def train_fold(
-    classifier: Any,
-    x: Any,
-    sets: Candidates,
-    fold: tuple[Rows, Rows],
-    predict: Predict,
-    number: int,
-    *,
-    callbacks: Sequence[Callback] = (),
-    kept: KeptFolds | None = None,
-    scores: Any = None,
-    rows_of: Callable[[Any, Rows], Any] = getitem,
-) -> Tensors | None:
-    """Train on the other rows of a fold, and predict its own.
-
-    Args:
-        classifier: A `PartialLabelClassifier`, which is fitted.
-        x: The examples.
-        sets: Their candidate sets.
-        fold: The rows to train on and the rows to predict.
-        predict: Makes the predictions.
-        number: The number of the training run, from 0.
-        callbacks: Callbacks of the training run.
-        kept: Where the training is kept.
-        scores: The scores of a comparison that the rebalancer "auto" made on all rows.
-        rows_of: Selects rows of the examples.
-
-    Returns:
-        The predictions, or None in all processes but the first.
-    """
-    others, rows = fold
-    if kept is not None:
-        checkpoint = Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)
-        callbacks = [*callbacks, checkpoint]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        fitting = classifier.prepare_training(rows_of(x, others), sets.select(others))
-        if scores is not None:
-            fitting.trainer.rebalancer.scores = scores
-        classifier.run_training(fitting, callbacks)
-    if not fitting.trainer.world.first:
-        return None
-    found = predict(classifier, rows_of(x, rows), sets.select(rows))
-    if kept is not None:
-        kept.write(number, found)
-    return found
-
-
 def train_folds(
-    classifier: Any,
-    x: Any,
+    runs: Sequence[FoldRun],
     sets: Candidates,
-    folds: Sequence[tuple[Rows, Rows]],
-    predict: Predict,
-    *,
     callbacks_of: CallbacksOf = lambda number: (),
     kept: KeptFolds | None = None,
-    first: int = 0,
-    scores: Any = None,
-    rows_of: Callable[[Any, Rows], Any] = getitem,
 ) -> Iterator[tuple[Rows, Tensors]]:
-    """Train a copy of a classifier for each fold that is not kept yet, numbered from `first`.
+    """Train the runs that are not kept yet, one after the other.
 
     Yields:
         The rows of each fold and their predictions; nothing in all processes but the first.
     """
     world = current_world()
-    how: dict[str, Any] = {"kept": kept, "scores": scores, "rows_of": rows_of}
-    for number, fold in enumerate(folds, first):
-        found = None if kept is None or not world.first else kept.read(number)
+    for run in runs:
+        found = None if kept is None or not world.first else kept.read(run.number)
         if not world.value_of_first_process(found is not None):
-            one, callbacks = clone(classifier).set_params(on_epoch=None), callbacks_of(number)
-            found = train_fold(one, x, sets, fold, predict, number, callbacks=callbacks, **how)
+            found = run.train(sets, kept, callbacks_of(run.number))
         elif kept is not None and world.first:
-            kept.tidy(number)
+            kept.tidy(run.number)
         if found is not None:
-            yield fold[1], found
+            yield run.fold[1], found
+
+
+# ---- in several processes ------------------------------------------------------------------------
+
+
+def train_in_processes(
+    runs: Sequence[FoldRun], sets: Candidates, kept: KeptFolds, stage: Stage, progress: Progress
+) -> None:
+    """Train the runs that are not kept yet at once, each in a process with one thread.
+
+    Args:
+        runs: The runs; their numbers are those of the parts of the stage.
+        sets: The candidate sets of all examples.
+        kept: Where finished and interrupted runs are kept.
+        stage: All runs, with the number of processes; the plan of `progress` contains it. With one,
+            nothing is trained.
+        progress: Reports the progress.
+    """
+    missing = [run for run in runs if kept.read(run.number) is None]
+    for run in set(runs) - set(missing):
+        stage.parts[run.number].done = stage.parts[run.number].epochs
+    if not missing or stage.workers == 1:
+        return
+    progress.start_part(stage.parts[0])
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path, shape = Path(folder) / "epochs", (len(missing), 2)
+        reports: npt.NDArray[np.float64] = np.memmap(path, np.float64, "w+", shape=shape)
+
+        def report() -> None:
+            done = {}
+            for run, (start, now) in zip(missing, reports.tolist(), strict=True):
+                part = stage.parts[run.number]
+                part.done = max(part.done, start)
+                done[part] = max(part.done, now)
+            if reports.any():
+                progress.report_epochs(done)
+
+        # Pickled here, because multiprocessing passes tensors as open files, perhaps too many.
+        content = pickle.dumps(sets)
+        calls = []
+        for k, run in enumerate(missing):
+            classifier = clone(run.classifier).set_params(threads=1, on_epoch=None)
+            calls.append((replace(run, classifier=classifier), content, kept, path, k))
+        in_processes(_train_elsewhere, calls, stage.workers, report)
+        report()
+
+
+def _train_elsewhere(run: FoldRun, content: bytes, kept: KeptFolds, path: Path, place: int) -> None:
+    """Train one run in a separate process."""
+    reports = np.memmap(path, np.float64, "r+").reshape(-1, 2)
+    run.train(pickle.loads(content), kept, [_ReportEpochs(reports[place])])
+
+
+class _ReportEpochs(Callback):
+    """Writes the epochs that were finished when a run was resumed, and those of now, to a file."""
+
+    def __init__(self, report: npt.NDArray[np.float64]) -> None:
+        self.report = report
+
+    def on_resume(self, trainer: PartialLabelTrainer) -> None:
+        self.report[:] = trainer.epochs_done
+
+    def on_step_end(self, trainer: PartialLabelTrainer) -> None:
+        self.report[1] = trainer.epochs_done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -17,50 +16,32 @@ HOST_SHARE = 0.5
 
 
 class Inputs:
-    """Inputs that are on the device of the training, which are indexed there.
+    """Training inputs: on the device or, if they do not fit there, copied to it as they are needed.
+
+    In the latter case they are in main memory or a memory-mapped file, and a thread copies the
+    announced rows while the device computes. On CUDA it fills pinned memory, from which the device
+    reads by itself.
 
     Args:
         x: The inputs; on a CPU they are not copied.
-        device: The device.
+        device: The device of the training.
     """
 
-    streamed = False
-
     def __init__(self, x: Tensor, device: torch.device) -> None:
-        self.x = x.to(device)
+        self.device, self.streamed = device, not fits(x, device)
+        self.x = x if self.streamed else x.to(device)
+        if self.streamed:
+            # Whole rows are copied in the order in which they are stored.
+            pictures = x.ndim == 4 and not x.is_contiguous()
+            self._channels_last = pictures and x.is_contiguous(memory_format=torch.channels_last)
+            self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
+            self._thread = ThreadPoolExecutor(1, "inputs")
+            self._announced: tuple[Tensor, Future[Tensor]] | None = None
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """These rows, on the device."""
-        return self.x[rows]
-
-    def announce(self, rows: Tensor) -> None:
-        """Say which rows are wanted next."""
-
-
-class StreamedInputs(Inputs):
-    """Inputs in main memory or a memory-mapped file, copied to the device some rows at a time.
-
-    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from
-    which the device reads by itself.
-
-    Args:
-        x: The inputs, on the CPU.
-        device: The device.
-    """
-
-    streamed = True
-
-    def __init__(self, x: Tensor, device: torch.device) -> None:
-        self.x = x
-        self.device = device
-        # Whole rows are copied in the order in which they are stored.
-        pictures = x.ndim == 4 and not x.is_contiguous()
-        self._channels_last = pictures and x.is_contiguous(memory_format=torch.channels_last)
-        self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
-        self._thread = ThreadPoolExecutor(1, "inputs")
-        self._announced: tuple[Tensor, Future[Tensor]] | None = None
-
-    def __getitem__(self, rows: Tensor) -> Tensor:
+        if not self.streamed:
+            return self.x[rows]
         announced, self._announced = self._announced, None
         if announced is not None and announced[0] is rows:
             found = announced[1].result()
@@ -70,10 +51,12 @@ class StreamedInputs(Inputs):
         return found.permute(0, 3, 1, 2) if self._channels_last else found
 
     def announce(self, rows: Tensor) -> None:
-        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the
-        # main thread.
-        copy = self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
-        self._announced = (rows, copy)
+        """Say which rows are wanted next."""
+        if self.streamed:
+            # The thread itself never calls CUDA, which would end the recording of a CUDA graph in
+            # the main thread.
+            copy = self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+            self._announced = (rows, copy)
 
     def _buffer(self, n: int) -> Tensor:
         # torch does not reuse pinned memory before the device has read it.
@@ -84,23 +67,14 @@ class StreamedInputs(Inputs):
         return torch.index_select(self._stored, 0, rows, out=buffer)
 
 
-def held_inputs(x: Tensor, device: torch.device) -> Inputs:
-    """The inputs on the device, if they fit, or else streamed."""
-    return Inputs(x, device) if fits(x, device) else StreamedInputs(x, device)
-
-
 def fits(x: Tensor, device: torch.device) -> bool:
     """Whether inputs take so little memory that they can be on the device as a whole."""
     if x.device.type != "cpu":
         return True
     if device.type == "cuda":
         return x.nbytes <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
-    return x.nbytes <= HOST_SHARE * _main_memory()
-
-
-def _main_memory() -> float:
-    """The main memory in bytes; infinite where it is not known."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        main_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return math.inf
+        return True  # it is not known
+    return x.nbytes <= HOST_SHARE * main_memory

@@ -1,4 +1,4 @@
-"""Job: training runs, one after another or in parallel, with their speed and time left."""
+"""Job: training runs, one after another or in parallel, and how fast they are."""
 
 from __future__ import annotations
 
@@ -89,55 +89,3 @@ class Stage:
             free = workers.index(min(workers))  # each worker takes the next part when it is free
             workers[free] += part.left
         return max(workers)
-
-
-class Job:
-    """Stages that follow one another.
-
-    The time left is the work left divided by the measured speed. Each worker of a stage that was
-    not measured yet is expected to be as fast as those of the stage before. Epochs that were
-    finished before the job was resumed do not count for the speed.
-
-    Args:
-        stages: The stages.
-    """
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self.stages = list(stages)
-
-    @property
-    def parts(self) -> list[Part]:
-        """The parts of all stages."""
-        return [part for stage in self.stages for part in stage.parts]
-
-    def stage_of(self, part: Part) -> Stage:
-        """The stage of a part."""
-        return next(stage for stage in self.stages if part in stage.parts)
-
-    def finish_before(self, part: Part) -> None:
-        """Count all parts before this one as finished, perhaps by another process."""
-        for earlier in self.parts[: self.parts.index(part)]:
-            earlier.done = earlier.epochs
-
-    def report(self, done: Mapping[Part, float]) -> None:
-        """Note the finished epochs of parts of one stage."""
-        if done:
-            self.stage_of(next(iter(done))).report(done)
-
-    @property
-    def share_done(self) -> float:
-        """The share of the work that is done."""
-        total = sum(part.epochs * part.cost for part in self.parts)
-        return 1 - sum(part.left for part in self.parts) / total if total else 1.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """The time left, or None as long as no speed was measured."""
-        seconds, speed = 0.0, None
-        for stage in self.stages:
-            speed = stage.speed() or speed
-            if stage.longest > 0:
-                if speed is None:
-                    return None
-                seconds += stage.longest / speed
-        return seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,8 +48,6 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
 class NonFinitePolicy:
     """What happens if a number is not finite; this base class does nothing."""
 
-    counts_skipped = False
-
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.n_skipped = torch.zeros((), device=device)
@@ -67,58 +65,45 @@ class NonFinitePolicy:
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
         """Called before the backward pass with the batch's rows and (batch, …) tensors."""
 
-    def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        """Called after a step, to raise an error; must not synchronise with a GPU."""
-
-    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
-        """Called after the steps of an epoch, to raise an error."""
+    def check(self, epoch: int) -> None:
+        """Called to raise an error: after every step on a CPU, elsewhere once per epoch."""
 
 
 class StopOnNonFinite(NonFinitePolicy):
     """Ends the training with an error that names the step and the rows.
 
-    On a CPU every step is checked. On a GPU a check would force a synchronisation, so the rows and
-    the number of the first bad step are kept on the device and checked once per epoch; after that
-    step hardly anything is finite any more.
+    On a GPU a check after every step would force a synchronisation, so the rows and the number of
+    the first bad step are kept on the device; after that step hardly anything is finite any more.
     """
 
     def __init__(self, lr: float, device: torch.device) -> None:
         super().__init__(device)
         self.lr = lr
-        self.checks_every_step = device.type == "cpu"
-        self._step, self._first_bad_step = torch.zeros(2, dtype=torch.int64, device=device).unbind()
+        self._step, self._bad_step = torch.zeros(2, dtype=torch.int64, device=device).unbind()
 
     def reset(self, n_rows: int) -> None:
         self.rows = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
-        self._first_bad_step.zero_()
+        self._bad_step.zero_()
 
     def start_epoch(self, step: int) -> None:
         self._step.fill_(step)
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
-        bad = _rows_not_finite(parts)
-        if self.checks_every_step:
-            self.rows[index] = bad
-            return
         self._step += 1
-        new = bad & (self._first_bad_step == 0)
-        self.rows[index] = new
-        self._first_bad_step.copy_(torch.where(new.any(), self._step, self._first_bad_step))
+        bad = _rows_not_finite(parts)
+        if not bad.is_cuda and math.isfinite(loss.detach()) and not bad.any():
+            return  # which is faster
+        any_bad = bad.any()
+        first = (any_bad | ~torch.isfinite(loss.detach())) & (self._bad_step == 0)
+        # A loss alone does not tell which rows of the batch it comes from.
+        self.rows[index] = first & (bad | ~any_bad)
+        self._bad_step.copy_(torch.where(first, self._step, self._bad_step))
 
-    def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        if self.checks_every_step and (not math.isfinite(loss) or bool(self.rows[index].any())):
-            self._fail(index, epoch, step)
-
-    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
-        if not math.isfinite(loss_sum) or bool(self.rows.any()):
-            self._fail(None, epoch, int(self._first_bad_step) or None)
-
-    def _fail(self, index: Tensor | None, epoch: int, step: int | None) -> NoReturn:
-        rows = torch.nonzero(self.rows).flatten().tolist()
-        what = "The network's logits, or the targets refined from them, are"
-        if not rows:  # a loss alone does not tell which rows of the batch it comes from
-            what, rows = "The loss is", [] if index is None else index.tolist()
-        raise not_finite_error(what, epoch, step, rows, self.lr)
+    def check(self, epoch: int) -> None:
+        if step := int(self._bad_step):
+            rows = torch.nonzero(self.rows).flatten().tolist()
+            what = "The network's logits, the targets or the loss are"
+            raise not_finite_error(what, epoch, step, rows, self.lr)
 
 
 class SkipNonFinite(NonFinitePolicy):
@@ -128,8 +113,6 @@ class SkipNonFinite(NonFinitePolicy):
     be recorded as a CUDA graph: whatever the step changes is copied beforehand and restored on the
     device. Random states advance as if the step had counted.
     """
-
-    counts_skipped = True
 
     def __init__(
         self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device

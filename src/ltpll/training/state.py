@@ -158,16 +158,16 @@ class TrainingState:
         whole = all(isinstance(count, int) and count >= 0 for count in counts)
         if not whole or not isinstance(values.get("history"), list):
             return "does not say how many epochs and steps it has"
-        if values.get("parts") != self.parts:
-            return f"was made with {shown(values.get('parts'))}, not with {self.parts}"
-        if values.get("device") != self.device.type:
-            made_on = shown(values.get("device"))
-            return f"was made on {made_on}, whose random numbers {self.device.type} cannot continue"
-        if values.get("data") != self.fingerprint:
-            return "belongs to other training data"
-        if values["step"] and values.get("feed") != self.batches.settings:
-            feed = f"{shown(values.get('feed'))}, not {self.batches.settings}"
-            return f"was made in the middle of an epoch with {feed}"
+        identity = {
+            "other parts": ("parts", self.parts),
+            "another device, whose random numbers differ": ("device", self.device.type),
+            "other training data": ("data", self.fingerprint),
+        }
+        if values["step"]:
+            identity["other batches, in the middle of an epoch"] = "feed", self.batches.settings
+        for what, (name, expected) in identity.items():
+            if values.get(name) != expected:
+                return f"was made with {what} ({shown(values.get(name))}, not {expected})"
         own = self.tensors()
         for name in sorted((own.keys() | tensors.keys()) - {"dropped"}):
             if name.startswith(("epoch.", "initial.")):

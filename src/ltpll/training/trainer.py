@@ -38,12 +38,12 @@ from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets, restricted_softmax
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback, Checkpoint
-from ltpll.training.checkpoint import ANOTHER, add_checkpoint, usable_checkpoint
+from ltpll.training.checkpoint import ADVICE, add_checkpoint, usable_checkpoint
 from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
-from ltpll.training.inputs import held_inputs
+from ltpll.training.inputs import Inputs
 from ltpll.training.nonfinite import (
     NonFinitePolicy,
     SkipNonFinite,
@@ -183,8 +183,6 @@ class PartialLabelTrainer:
             module.to(self.device)
             if self.forward_pass.dtype is torch.float64:
                 module.double()
-        if not self.world.alone and self.engine == "eager":
-            self.forward_pass.network = self.world.data_parallel(self.model)
         parts = (self.method, self.rebalancer, self.views)
         self.predictor = Predictor(self.forward_pass, *parts, self.extras)
         check_parts(self.head, *parts)
@@ -241,13 +239,17 @@ class PartialLabelTrainer:
             for parameter in parameters:
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
-        if self.engine != "eager":
+        if not self.world.alone:
             optimizer.register_step_pre_hook(
                 lambda *_: self.world.average_gradients(self.model.parameters())
             )
         if self.max_step is not None:
             most = self.max_step / self.lr
-            optimizer.register_step_pre_hook(lambda *_: _limit_norm(parameters, most))
+
+            def limit_norm(*_: Any) -> None:
+                nn.utils.clip_grad_norm_(parameters, most)  # does not ask the device for the norm
+
+            optimizer.register_step_pre_hook(limit_norm)
         return optimizer
 
     @property
@@ -449,7 +451,7 @@ class PartialLabelTrainer:
         sets = Candidates.of(candidates)
         inputs = self.predictor.inputs(x, "training")
         check_data(inputs, sets, self.head)
-        self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
+        self.inputs, self.candidates = Inputs(inputs, self.device), sets.to(self.device)
         self.sets = self._new_sets()
         if isinstance(self.sets, OpenSets):
             prior = estimate_prior(self.candidates, missing=self.truth_missing)
@@ -469,12 +471,15 @@ class PartialLabelTrainer:
         for extra in self.extras:
             extra.start_training(self)
         # Created here, because recorded steps hold on to the tensors above.
-        runs = (self._phase, self.engine, self.generator, self.world)
-        step = self._nonfinite.guard(self.step, targets)
-        if self.inputs.streamed:
-            self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__)
-        else:
-            self._runner = Runner(step, self.draw, *runs)
+        self._runner = Runner(
+            self._nonfinite.guard(self.step, targets),
+            self._draw_from,
+            self.inputs.__getitem__,
+            self._phase,
+            self.engine,
+            self.generator,
+            self.world,
+        )
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
@@ -502,15 +507,15 @@ class PartialLabelTrainer:
         self._nonfinite.start_epoch(batches.step)
         with self._own_random_state():
             for index, views in batches.batches(self._runner.draw, self.inputs.announce):
-                loss = self._runner.step(index, views)
-                self.state.loss_sum += loss
-                self._nonfinite.check_step(index, loss, self.epoch + 1, batches.step)
-                if interrupted():
-                    self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+                self.state.loss_sum += self._runner.step(index, views)
+                stops = interrupted()
+                if stops or self.device.type == "cpu":
+                    self._nonfinite.check(self.epoch + 1)
+                if stops:
                     return None
         # This times out, unlike waiting for a GPU that waits for a lost process.
         self.world.wait_for_all()
-        self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+        self._nonfinite.check(self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
         ending: list[Method | Rebalancer | Extra] = [self.rebalancer, self.method, *self.extras]
@@ -526,7 +531,8 @@ class PartialLabelTrainer:
             what = f"In {where} the loss, outputs or gradients were"
             raise not_finite_error(what, self.epoch + 1, None, (), self.lr)
         loss = float(self.state.loss_sum) / (n_steps - skipped)
-        return {"loss": loss} | ({"skipped": skipped} if self._nonfinite.counts_skipped else {})
+        counts = isinstance(self._nonfinite, SkipNonFinite)
+        return {"loss": loss} | ({"skipped": skipped} if counts else {})
 
     def _set_learning_rate(self) -> float:
         if self.milestones:
@@ -664,8 +670,7 @@ class PartialLabelTrainer:
             )
         except Exception as error:  # about states of another kind, or missing entries
             raise InputError(
-                f"The checkpoint {path} does not fit this training ({first_line(error)}): "
-                f"{ANOTHER}."
+                f"The checkpoint {path} does not fit this training ({first_line(error)}): {ADVICE}."
             ) from None
 
     def _check_finite(self) -> None:
@@ -681,7 +686,7 @@ class PartialLabelTrainer:
             return self.predictor.outputs(x, batch_size)
         inputs = self.predictor.inputs(x)
         share = self.predictor.outputs(inputs[self.world.own_rows(len(inputs))], batch_size)
-        return self.world.gather_outputs(share, [len(inputs)])
+        return self.world.gather_outputs(share, len(inputs))
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
@@ -694,7 +699,7 @@ class PartialLabelTrainer:
             if following is not None:
                 self.inputs.announce(following)
             outputs = Outputs.from_views([self.predictor.plain(x)])
-            yield self.world.gather_outputs(outputs, [len(rows)]), self.sets[rows]
+            yield self.world.gather_outputs(outputs, len(rows)), self.sets[rows]
 
     @torch.no_grad()
     def final_targets(self) -> Targets:
@@ -725,8 +730,3 @@ class PartialLabelTrainer:
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
         return self.predictor.predict(x, goal)
-
-
-def _limit_norm(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale all gradients down if their norm is larger, without asking the device for it."""
-    nn.utils.clip_grad_norm_(parameters, most)

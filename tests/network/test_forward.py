@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ltpll.models import FineTune, build_model
-from ltpll.network.precision import BFloat16Weights
+from ltpll.network.forward import BFloat16Weights
 from support.tiny_backbones import tiny_backbone
 
 
