@@ -1181,3 +1181,12 @@ def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path,
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
     (tmp_path / "c.toml").write_text("[data]\ntable = 5\n")
     assert "data.table is 5: it must be text" in ltpll("train", "--config", "c.toml", status=2)
+
+
+def test_a_table_inside_the_run_that_fresh_discards_is_refused(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    table = write_csv(run / "table.csv", ["candidates", "a"], [["x|y", 1], ["x", 2]] * 9)
+    said = ltpll("train", table, "--out", run, "--fresh", status=2)
+    assert "is in the run" in said
+    assert table.exists()

@@ -39,7 +39,7 @@ from ltpll.validation import as_inputs
 IDS = "ids"  # the array of an .npz file that names the rows of the others
 Names = Mapping[str, Sequence[str]]
 ReadingProgress = Callable[[str, int, int], None]
-"""Called with what is being read, "table" or "pictures", how much was read, and how much there is."""
+"""Called with what is being read ("table", "pictures" or "texts"), how much was, and how much is."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,8 @@ def read_examples(
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
+    if encoder is not None:
+        encoder.report_texts(progress_of("texts"))
     table = read_label_table(
         source.table,
         replace(source.reading, features=chosen),

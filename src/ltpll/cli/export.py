@@ -10,6 +10,7 @@ import typer
 from ltpll.cli.console import print_line
 from ltpll.cli.options import OwnRun, output_option
 from ltpll.cli.outputs import check_outputs
+from ltpll.formatting import counted
 
 
 def export(
@@ -20,8 +21,8 @@ def export(
     """Write a trained run as an ONNX model that takes raw inputs and returns logits and
     probabilities, checked if onnxruntime is installed.
 
-    The model's metadata, and a JSON file beside it, hold the names of the classes, the input and
-    the preprocessing.
+    Columns of numbers, categories and dates are inputs by their names. The model's metadata, and a
+    JSON file beside it, hold the names of the classes, the inputs and the preprocessing.
     """
     from ltpll.backbones.onnx_encoder import OnnxEncoder
     from ltpll.cleaning.prediction import (
@@ -30,6 +31,7 @@ def export(
         stored_backbone,
         stored_encoder,
     )
+    from ltpll.columns.onnx_export import with_columns
     from ltpll.network.export import sidecar
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
@@ -53,8 +55,13 @@ def export(
     checked = "not checked, because onnxruntime is not installed"
     if difference is not None:
         checked = f"differs from torch by {difference:.1g} at most"
+    given = f"input x (rows, {', '.join(map(str, shape))})"
+    if encoder is not None and not encoder.has_texts:
+        with_columns(onnx, sidecar(onnx), encoder)
+        given = f"an input for each of {counted(len(encoder.columns_), 'column')}"
+        given += " and one for the features" if encoder.n_beside else ""
     print_line(
-        f"Wrote {onnx}: input x (rows, {', '.join(map(str, shape))}), outputs logits and "
-        f"probabilities of {len(classifier.classes_)} classes; {checked}."
+        f"Wrote {onnx}: {given}, outputs logits and probabilities of {len(classifier.classes_)} "
+        f"classes; {checked}."
     )
     print_line(f"Wrote {sidecar(onnx)}")

