@@ -600,3 +600,25 @@ def test_labels_are_removed_from_sets_as_asked_and_experiments_without_keep_thei
     assert bool(before.candidates.contains(torch.from_numpy(before.y)).all())
     assert 0.2 < float((~after.candidates.contains(torch.from_numpy(after.y))).float().mean()) < 0.6
     assert build_trainer(lacking, after, device="cpu").truth_missing == 0.3
+
+
+def test_held_out_sets_choose_an_epoch_without_true_labels_and_are_not_trained_on(tmp_path):
+    images = coloured_images()
+    plain, held_out = (
+        Experiment.from_mapping({**SMALL, **more}) for more in ({}, {"held_out": 0.25})
+    )
+    assert "held_out" not in plain.config()
+    whole, problem = draw_problem(plain, images), draw_problem(held_out, images)
+    assert whole.held_out is None
+    x, sets = problem.held_out
+    assert len(x) == len(sets) == round(0.25 * len(whole.y))
+    rows = [image.numpy().tobytes() for image in [*problem.x, *x]]
+    assert sorted(rows) == sorted(image.numpy().tobytes() for image in whole.x)
+    run = experiment_run(tmp_path, held_out)
+    train(run, images, device="cpu")
+    history = [json.loads(line) for line in (run.folder / "metrics.jsonl").open()]
+    best = max(history, key=lambda record: record["set_information"])
+    assert run.result()["chosen"]["epoch"] == best["epoch"]
+    assert run.result()["chosen"]["test"]["balanced_accuracy"] == pytest.approx(
+        best["test"]["balanced_accuracy"], abs=1e-5
+    )

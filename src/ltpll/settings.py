@@ -70,13 +70,15 @@ class _Path:
 
 
 class _Plain:
-    """Refuses what JSON does not have, such as dates."""
+    """Refuses what JSON and TOML do not both have, such as dates, and lists of lists."""
 
     def __call__(self, value: Any) -> Any:
-        try:
-            json.dumps(value, allow_nan=False)
-        except TypeError:
-            raise ValueError from None
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            number = isinstance(one, float)
+            if not isinstance(one, (str, int, type(None))) and not number:
+                raise ValueError
+            if number and not math.isfinite(one):
+                raise ValueError
         return value
 
     def words(self, kind: str) -> str:

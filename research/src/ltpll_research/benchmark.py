@@ -13,6 +13,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
+from ltpll.evaluation.stopping import MeasureInformation
 from ltpll.formatting import counted
 from ltpll.models import build_model
 from ltpll.parts import build_parts
@@ -66,6 +67,7 @@ EDITION, FIRST_EDITION = 3, 1
 LATER: Mapping[str, Any] = {
     "lacking": 0.0,
     "truth_missing": 0.0,
+    "held_out": 0.0,
     "schedule": "cosine",
     "milestones": (),
     "draw": "seeded",
@@ -85,6 +87,8 @@ class Experiment:
         superclass: Whether this probability is eight times as high inside a superclass (the paper's
             NU setting).
         lacking: The share of candidate sets from which the true label is removed.
+        held_out: The share of training images that are left out, whose candidate sets tell without
+            true labels which epoch is best (`set_information`).
         method: The name of a method, see `ltpll list`.
         rebalancer: The name of a rebalancer.
         extras: Names of extras.
@@ -120,6 +124,7 @@ class Experiment:
     ambiguity: Annotated[float, Within(0, 1)] = 0.05
     superclass: bool = False
     lacking: Share = 0.0
+    held_out: Share = 0.0
     method: str = "corr"
     rebalancer: str = "records"
     extras: tuple[str, ...] = ()
@@ -219,6 +224,7 @@ class Problem:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     seeds: Mapping[str, int]
+    held_out: tuple[torch.Tensor, Candidates] | None = None  # images and their sets
 
 
 def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
@@ -263,11 +269,20 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     if experiment.lacking:
         labels, of_removed = images.y_train[rows], seeds["candidates"] + 1
         candidates = remove_labels(candidates, labels, experiment.lacking, seed=of_removed)
+    held_out = None
+    if experiment.held_out:
+        order = np.random.default_rng([seeds["subset"], 1]).permutation(len(rows))
+        left, kept = np.split(order, [round(experiment.held_out * len(rows))])
+        left, kept = np.sort(left), np.sort(kept)
+        others = np.ascontiguousarray(images.x_train[rows[left]])
+        held_out = torch.from_numpy(others).permute(0, 3, 1, 2), candidates.select(left)
+        rows, candidates = rows[kept], candidates.select(kept)
     x = np.ascontiguousarray(images.x_train[rows])
     return Problem(
         x=torch.from_numpy(x).permute(0, 3, 1, 2),
         y=images.y_train[rows],
         candidates=candidates,
+        held_out=held_out,
         x_test=torch.from_numpy(np.array(images.x_test)).permute(0, 3, 1, 2),
         y_test=images.y_test,
         mean=tuple((x.mean((0, 1, 2)) / 255).tolist()),
@@ -399,12 +414,14 @@ def train(
                 name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names
             },
         )
+        sets = problem.held_out
         record_training(
             run,
             trainer,
             problem.x,
             problem.candidates,
             truth,
+            information=sets and MeasureInformation(*sets, every=measure_every),
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
             callbacks=callbacks,

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ltpll.evaluation.during_training import Evaluate, best_epoch
+from ltpll.evaluation.stopping import INFORMATION, MeasureInformation
 from ltpll.runs.environment import PACKAGE
 from ltpll.runs.recording import RunLog, begin_run, round_floats, training_conditions
 from ltpll.runs.run import Record, Run
@@ -46,6 +48,7 @@ def record_training(
     candidates: Any,
     evaluate: Evaluate,
     *,
+    information: MeasureInformation | None = None,
     before_done: Callable[[], None] = lambda: None,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
@@ -60,6 +63,8 @@ def record_training(
         x: The training features or images.
         candidates: Their candidate sets.
         evaluate: Measures the training.
+        information: Measures what the network says about held-out sets; the record then has the
+            epoch where it is highest, which is chosen without true labels.
         before_done: Writes other files of the run, before the marker says that it is finished.
         checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run
             starts again.
@@ -71,7 +76,8 @@ def record_training(
     path = run.folder / RunFile.CHECKPOINT
     log = RunLog(run, evaluate, durable=checkpoint_every > 0)
     last = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
-    trainer.fit(x, candidates, [evaluate, log, *callbacks, *last])
+    measures = [evaluate] if information is None else [evaluate, information]
+    trainer.fit(x, candidates, [*measures, log, *callbacks, *last])
     if not trainer.world.first:
         return
     others = [*evaluate.posthoc, *trainer.method.variants]
@@ -80,6 +86,9 @@ def record_training(
     prior = getattr(trainer.rebalancer, "prior_", None)  # if it was read off the candidate sets
     if prior is not None:
         facts["prior"] = round_floats(prior.as_record())
+    if information is not None:
+        measured = [record for record in trainer.history if "test" in record]
+        facts["chosen"] = round_floats(dict(max(measured, key=itemgetter(INFORMATION))))
     run.finish(
         {
             **training_conditions(run, trainer),

@@ -185,6 +185,11 @@ def _print_result(run: Run) -> None:
             f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, "
             "chosen on the test set)"
         )
+        if chosen := result.get("chosen"):
+            console.print(
+                f"{name}: {chosen[row]['balanced_accuracy']:.2%} at epoch {chosen['epoch']}, chosen "
+                "without true labels"
+            )
     if result.get("skipped"):
         console.print(
             "Batches that were skipped because their loss, outputs or gradients were not finite: "
