@@ -384,7 +384,7 @@ def run_record(case: bytes, folder: Path) -> None:
 
 def run_picture(case: bytes, folder: Path) -> None:
     from ltpll.backbones import Preprocessing
-    from ltpll.pictures.files import read_pictures
+    from ltpll.pictures.reading import read_pictures
 
     (folder / "p").write_bytes(case[1:])
     ways = (
@@ -393,12 +393,12 @@ def run_picture(case: bytes, folder: Path) -> None:
         Preprocessing(8, fit="stretch"),
     )
     found = read_pictures(folder, ["p"], ways[case[0] % len(ways)] if case else 8)
-    assert found.images.shape == (1, 8, 8, 3)
+    assert found.x.shape == (1, 8, 8, 3)
 
 
 def run_paths(case: bytes, folder: Path) -> None:
     """Read pictures from paths in a table; the file outside their folder must not be read."""
-    from ltpll.pictures.files import read_pictures
+    from ltpll.pictures.reading import read_pictures
 
     inner = folder / "inner"
     inner.mkdir(exist_ok=True)

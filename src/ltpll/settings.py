@@ -243,8 +243,8 @@ def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
     """
     sections: dict[str, dict[str, Any]] = {"": {}}
     for name, value in values.items():
-        section, _, last = name.rpartition(".")
-        checked = setting(cls, name).check(value, f"{said}{name}")
+        section, _, last = str(name).rpartition(".")
+        checked = setting(cls, str(name)).check(value, f"{said}{name}")
         sections.setdefault(section, {})[last] = checked
     hints = get_type_hints(cls)
     made = {name: hints[name](**sections.get(name, {})) for name in hints if name in _sections(cls)}

@@ -132,7 +132,7 @@ def test_a_run_with_damaged_checkpoints_starts_again_with_fresh_as_the_message_s
         flip(path, path.stat().st_size - 9)
     message = ltpll(*command, "--out", run, status=2)
     assert "start a run again with --fresh" in message
-    assert all(str(path) in message for path in checkpoints)
+    assert any(str(path) in message for path in checkpoints)
     ltpll(*command, "--out", run, "--fresh")
     assert cleaned(run) == before
 

@@ -231,10 +231,7 @@ def test_a_backbone_needs_pictures(trees, tmp_path):
         tmp_path / "run",
         status=2,
     )
-    assert (
-        message
-        == "A backbone is for pictures: give their folder with --images, or leave --backbone out."
-    )
+    assert message.endswith("give --images DIR or --features FILE, or add columns of features.")
 
 
 def test_pictures_on_disk_train_the_same_network_as_pictures_in_memory(

@@ -42,10 +42,6 @@ def test_every_printed_command_can_be_pasted_into_a_shell(folder):
     assert words(ltpll("train", table, "--out", run, *quick), "Next: ").count(run) == 4
     queue = words(ltpll("review", run, "--out", f"{NAME}/q u.csv"), "ltpll train")
     assert queue[:3] == [table, "--reviewed", f"{NAME}/q u.csv"]
-    refused = ltpll("train", table, "--out", run, *quick, "--goal", "balanced", status=2)
-    assert str(folder / "run 1") in shlex.split(
-        refused[refused.index("ltpll predict") : refused.index(", or train again")]
-    )
 
 
 def test_every_option_and_setting_that_a_message_names_is_one():
