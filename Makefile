@@ -92,7 +92,7 @@ results: $(DEV)  ## Measure the figures in README.md and docs again on this mach
 docs: $(DEV)  ## Update the generated parts of README.md and docs, and the pages of docs/methods
 	$(BIN)/python tools/render_docs.py
 	$(BIN)/python tools/render_methods.py
-	$(BIN)/python -m tools.draw_figures
+	$(BIN)/python tools/draw_figures.py
 
 site: $(DEV)  ## Build the documentation into build/site, without network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
