@@ -26,8 +26,7 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputError
 from ltpll.settings import as_toml
 from ltpll.tables.label_table import LabelTable

@@ -15,8 +15,7 @@ import scipy.sparse
 from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.tables import memory_limits as expansion
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
 from ltpll.tables.opening import whole_table

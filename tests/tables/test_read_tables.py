@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputWarning
 from ltpll.tables import streaming as batches
 from ltpll.tables.label_table import LabelTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from glob import glob, has_magic
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, option, required_by, shown
 from ltpll.formatting import counted, format_names
-from ltpll.tables.formulas import without_apostrophes
+from ltpll.tables.dialect import without_apostrophes
 from ltpll.tables.guarded import check_parquet, sheet_cells
 from ltpll.tables.json_stream import LINES, json_items
 from ltpll.tables.memory_limits import check_expansion
@@ -34,6 +35,7 @@ from ltpll.tables.streaming import (
 
 WORKBOOKS = (".xlsx", ".xlsm")
 READABLE = (*TABLE_SUFFIXES, *WORKBOOKS, *LINES)
+ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def is_pattern(path: Path) -> bool:
@@ -194,6 +196,40 @@ class SheetTable(ArrowTable):
         columns = [cells.take(column) for column in places[1:].T]
         super().__init__(pa.Table.from_arrays(columns, names=names), path)
         self.schema = None  # texts may be numbers
+
+
+# ---- arrays of numpy -----------------------------------------------------------------------------
+
+
+def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
+    """Read the array of an .npy file, or of an .npz file the one that `choose` picks by name."""
+    require_file(path)
+    try:
+        with np.errstate(over="ignore"):
+            # Memory mapping refuses an array that claims to be larger than its file.
+            found = np.load(path, allow_pickle=False, mmap_mode="r")
+            if isinstance(found, np.ndarray):
+                return found
+            name = choose(found.files)
+            if name not in found.files:
+                raise InputError(f"{path} has no array called {shown(name)}.")
+            sizes = {info.filename: info.file_size for info in found.zip.infolist()}
+            expanded = sizes.get(f"{name}.npy") or sizes[name]
+            advice = "save fewer rows or columns, or save it uncompressed with numpy.save"
+            check_expansion(path, path.stat().st_size, expanded, advice)
+            array = found[name]
+            if not isinstance(array, np.ndarray):
+                raise ValueError("it is no array")
+            return array
+    except InputError:
+        raise
+    # Damaged files make numpy and zipfile fail in unforeseeable ways, and numpy's message about
+    # pickled objects would tell the user how to run code from the file.
+    except Exception:
+        raise InputError(
+            f"{path} does not hold plain arrays, or is truncated: write it without objects, "
+            "with numpy.save (.npy) or numpy.savez (.npz)."
+        ) from None
 
 
 # ---- lines of JSON -------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from typing import Any
 
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
-from ltpll.tables.dialect import find_dialect
-from ltpll.tables.formulas import without_apostrophes
-from ltpll.tables.guarded import check_parquet, damaged_parquet_error
+from ltpll.tables.dialect import find_dialect, without_apostrophes
+from ltpll.tables.guarded import check_parquet, damaged_error
 
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")  # that are written; others are only read
@@ -261,7 +260,7 @@ class ParquetTable(Table):
                     if on_progress is not None:
                         on_progress(first, self.n_rows)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise damaged_parquet_error(self.path, error) from None
+            raise damaged_error("parquet", self.path, error) from None
 
 
 class ArrowTable(Table):
