@@ -29,7 +29,7 @@ from ltpll.candidates import Candidates
 from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputError
 from ltpll.settings import as_toml
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.tables.reading import Reading
 
 LONGEST_SENTENCE = 2000

@@ -323,10 +323,6 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 REFUSED = {
     "no file": (["cifar11"], "There is no file cifar11"),
     "no such file": (["none.csv"], "There is no file none.csv"),
-    "another kind of file": (
-        ["sets.xls"],
-        "its name must end in .csv, .tsv, .parquet, .xlsx",
-    ),
     "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
     "a separator of a run": ([".", "--separator", ";"], "says how a file is read"),

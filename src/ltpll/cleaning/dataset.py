@@ -27,9 +27,8 @@ from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.output import read_picture_names
 from ltpll.pictures.reading import read_pictures, suitable_side
 from ltpll.tables.columns import id_key
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import ARRAY_SUFFIXES, READABLE, open_table, read_array
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES
 from ltpll.validation import as_inputs

@@ -15,10 +15,9 @@ from ltpll.candidates.cells import SEPARATOR
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 from ltpll.tables.json_stream import Item, json_items
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import text_array
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress
 

@@ -20,9 +20,8 @@ from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, Item, json_items
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import ARRAY_SUFFIXES, open_table, read_array
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
 

@@ -26,7 +26,6 @@ from ltpll.tables.streaming import (
     TABLE_SUFFIXES,
     ArrowTable,
     ParquetTable,
-    ReadProgress,
     Table,
     TableBatch,
     TextTable,
@@ -128,7 +127,7 @@ class JoinedTable(Table):
                 )
         notes = dict.fromkeys(note for table in tables for note in table.notes)
         self.notes = (f"Read {counted(len(tables), 'file')} like {path} as one table.", *notes)
-        self._starts = [0]
+        self._starts = [0]  # the first row of each table that was read
 
     def describe_row(self, i: int) -> str:
         which = bisect_right(self._starts, i) - 1
@@ -141,19 +140,14 @@ class JoinedTable(Table):
     def holds_words(self, index: int) -> bool:
         return all(table.holds_words(index) for table in self.tables)
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
-        self._starts, n = [0], len(self.tables)
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        self._starts, n_rows, n = [], 0, len(self.tables)
         for i, table in enumerate(self.tables):
-            start = first = self._starts[-1]
-            for batch in table._batches(columns, None):
-                first = start + batch.first + batch.n_rows
-                rows = n * batch.expected_rows
-                yield replace(batch, first=start + batch.first, expected_rows=rows)
-            self._starts.append(first)
-            if on_progress is not None:
-                on_progress(i + 1, n)
+            self._starts.append(n_rows)
+            for batch in table._batches(columns):
+                n_rows += batch.n_rows
+                done = i * batch.total + batch.done
+                yield replace(batch, done=done, total=n * batch.total)
 
 
 # ---- Excel ---------------------------------------------------------------------------------------
@@ -249,7 +243,7 @@ class JsonLinesTable(Table):
     def __init__(self, path: Path) -> None:
         kinds: dict[str, set[type]] = {}
         self.n_rows = 0
-        for row in _json_rows(path, None):
+        for row in _json_rows(path):
             self.n_rows += 1
             for name, value in row.items():
                 kinds.setdefault(name, set()).add(type(value))
@@ -269,17 +263,15 @@ class JsonLinesTable(Table):
     def holds_words(self, index: int) -> bool:
         return not self.kinds[index] & {list, dict}
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
-        first, left = 0, _json_rows(self.path, on_progress)
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        done, left = 0, _json_rows(self.path)
         while rows := list(islice(left, ROWS)):
             cells = {
                 index: self._cells(index, [row.get(self.names[index]) for row in rows])
                 for index in columns
             }
-            yield TableBatch(first, len(rows), cells, self.n_rows)
-            first += len(rows)
+            done += len(rows)
+            yield TableBatch(cells, len(rows), done, self.n_rows)
 
     def _cells(self, index: int, values: Sequence[Any]) -> Any:
         import pyarrow as pa
@@ -303,8 +295,8 @@ def text_array(path: Path, texts: Sequence[str]) -> Any:
         raise InputError(f"{path} holds {wrong}, which is not valid Unicode: correct it.") from None
 
 
-def _json_rows(path: Path, on_progress: ReadProgress | None) -> Iterator[dict[str, Any]]:
-    for item in json_items(path, on_progress):
+def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for item in json_items(path):
         if not isinstance(item.value, dict):
             raise InputError(
                 f"Row {item.number} of {path} is {shown(item.value)}: give one object for each "

@@ -13,8 +13,8 @@ from ltpll.candidates.cells import KNOWN_SEPARATORS, SEPARATOR, parse_cell, unkn
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.tables.columns import id_key, read_texts
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import open_table
+from ltpll.tables.read_tables import LabelTable
 
 ANSWER, CANDIDATES = ("answer", "label"), "candidates"
 NO_ANSWER = ("", "?", "skip", "none", "unknown")
