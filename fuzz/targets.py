@@ -159,7 +159,7 @@ def run_csv(case: bytes, folder: Path) -> None:
 
 def run_taxonomy(case: bytes, folder: Path) -> None:
     """Read a taxonomy or the possible classes of sites, and a table that uses them."""
-    from ltpll.tables.taxonomy_files import read_taxonomy
+    from ltpll.tables.class_files import read_taxonomy
 
     kinds = ("tree.txt", "tree.csv", "tree.tsv", "tree.parquet", "sites.csv", "sites.parquet")
     name = kinds[case[0] % len(kinds) if case else 0]

@@ -154,16 +154,6 @@ def test_a_parquet_file_that_repeats_one_value_millions_of_times_is_refused_unre
     assert pa.total_allocated_bytes() - before < 32 << 20
 
 
-def test_a_sparse_array_is_not_made_dense_where_that_takes_far_more_than_the_file_holds(tmp_path):
-    savemat(
-        tmp_path / "t.mat",
-        {"data": scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=(20_000, 20_000))},
-    )
-    assert "too large for a dense array" in refusal(
-        lambda: read_label_table(tmp_path / "t.mat", needs_candidates=False)
-    )
-
-
 def test_honest_compressed_files_are_read(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 40)).astype(np.float32)

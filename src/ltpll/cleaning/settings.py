@@ -153,7 +153,7 @@ class TrainingSettings:
         from ltpll.methods import METHODS
         from ltpll.rebalancers import REBALANCERS
         from ltpll.registry import named_parameters
-        from ltpll.tables.prior_files import check_prior
+        from ltpll.tables.class_files import check_prior
 
         check_types(self)
         prior, takes_prior = self.prior, named_parameters(REBALANCERS[self.rebalancer])

@@ -14,6 +14,7 @@ from ltpll.errors import InputError, shown
 from ltpll.files import write_when_complete
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
+from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
@@ -33,7 +34,7 @@ def read_label_studio(source: JsonFile) -> Converted:
         InputError: The file cannot be read, or has no choices or several questions.
     """
     tasks = _Tasks(source)
-    for key, number, entry in source.items():
+    for key, number, entry in json_items(source.path, source.on_progress):
         if not isinstance(entry, dict) or key:
             raise InputError(
                 f"Entry {number} of {source.path} is not a task of Label Studio: export the "
@@ -242,17 +243,8 @@ def _picture_member(path: Path, data: Any) -> str | None:
 def control_names(text: str | None, stored: str | None = None) -> tuple[str, str]:
     """The names of the question and of what it is about, from text such as `choice:image`.
 
-    Args:
-        text: What the user gives; the part behind the colon may be missing. None for the names of
-            the imported file.
-        stored: The names of the imported file; None for the usual ones, `choice` and `image`.
-
-    Raises:
-        InputError: A name is empty, or there are more than two.
-
-    Examples:
-        >>> control_names("species", "choice:photo")
-        ('species', 'photo')
+    The part behind the colon may be missing. What is not given is taken from the names that were
+    `stored` at the import, or are usual.
     """
     parts = [] if text is None else [part.strip() for part in text.split(":")]
     if len(parts) > 2 or "" in parts:
@@ -283,14 +275,7 @@ def write_pre_annotations(
         control: The names of the question and of what it is about in the labelling interface
             (`name` and `toName` of its `Choices`).
         model_version: What Label Studio calls the model.
-
-    Raises:
-        InputError: The file cannot be written.
-
-    Examples:
-        >>> write_pre_annotations(Path("tasks.json"), [{"image": "fox.jpg"}], ["fox"], [0.9])
     """
-
     question = {"from_name": control[0], "to_name": control[1], "type": "choices"}
     tasks = []
     for shows, label, score in zip(data, labels, scores, strict=True):

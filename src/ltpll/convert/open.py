@@ -19,7 +19,7 @@ from ltpll.convert.matlab import convert_mat
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.pictures.files import list_pictures
-from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, Item, json_items
+from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
 from ltpll.tables.opening import ARRAY_SUFFIXES, open_table, read_array
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
@@ -131,30 +131,22 @@ def is_tool_file(path: Path) -> bool:
 def json_format(path: Path) -> Format | None:
     """The tool that wrote a file, by its beginning; None if it is none of those understood."""
     require_file(path)
-    for item in json_items(path):
-        found = _format_of(item)
-        if found is not None or item.key == "":
-            return found
-    return None
-
-
-def _format_of(item: Item) -> Format | None:
-    """The format that an item belongs to; None if it could belong to any."""
-    key = item.key
-    names = item.value.keys() if isinstance(item.value, dict) else set()
     of_tasks = {"data", "annotations", "completions", "annotator", "annotation_id"}
-    if "candidates" in names:
-        return None
-    if key == "" and names & of_tasks:
-        return "Label Studio"
-    if key in ("", "predictions") and "filepath" in names:
-        return "SpeciesNet"
-    if key in ("detection_categories", "classification_categories"):
-        return "MegaDetector"
-    if key in ("", "images") and "file" in names:
-        return "MegaDetector"
-    if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
-        return "COCO"
+    for key, _, value in json_items(path):
+        names = value.keys() if isinstance(value, dict) else set()
+        if "candidates" not in names:
+            if key == "" and names & of_tasks:
+                return "Label Studio"
+            if key in ("", "predictions") and "filepath" in names:
+                return "SpeciesNet"
+            if key in ("detection_categories", "classification_categories"):
+                return "MegaDetector"
+            if key in ("", "images") and "file" in names:
+                return "MegaDetector"
+            if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
+                return "COCO"
+        if key == "":
+            return None
     return None
 
 
@@ -165,14 +157,6 @@ def read_as_plain_table(
 
     Where the file has scores, candidates are written with them, as in `fox:0.6|dog:0.3`. Where it
     has votes of annotators, the table has one row for each vote.
-
-    Args:
-        path: JSON of a labelling tool or detector, or a .mat file.
-        reading: The options of its format.
-        on_progress: Called with the number of bytes read so far and the total.
-
-    Returns:
-        The columns, and how training reads them once they are written to a table.
 
     Raises:
         InputError: The file cannot be read, or is a table already.
@@ -211,18 +195,8 @@ def read_candidates(
             that `reading` names.
         reading: How to read a table; ids, paths and features are not read.
 
-    Returns:
-        The candidate sets, with their groups if there is a column of groups, and the true labels if
-        there are some.
-
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
-
-    Examples:
-        >>> _ = Path("labels.csv").write_text("candidates,label\\ncat|dog,cat\\nfox,fox\\n")
-        >>> found = read_candidates(Path("labels.csv"))
-        >>> found.candidates.classes
-        ('cat', 'dog', 'fox')
     """
     kind = path.suffix.lower()
     if kind in ARRAY_SUFFIXES:

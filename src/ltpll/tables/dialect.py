@@ -32,13 +32,6 @@ class Dialect(NamedTuple):
     delimiter: str
     decimal: str = "."
 
-    def notes(self, usual: str) -> tuple[str, ...]:
-        """A sentence about what differs from the usual delimiter and decimal points, if any."""
-        mark = "a tab" if self.delimiter == "\t" else repr(self.delimiter)
-        found = [f"{mark} between columns"] if self.delimiter != usual else []
-        found += ["',' as decimal mark"] if self.decimal == "," else []
-        return (f"Read with {' and '.join(found)}.",) if found else ()
-
 
 def find_dialect(path: Path, usual: str) -> Dialect:
     """Recognise how a text file is written, by its header and first rows.

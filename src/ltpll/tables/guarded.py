@@ -49,14 +49,10 @@ SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
 
 
 def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Read those of the named arrays that a MATLAB file has, as numpy arrays or scipy CSC matrices.
-
-    Raises:
-        InputError: The file is damaged or too large, or one of the arrays does not hold numbers.
-    """
+    """Read those of the named arrays that a MATLAB file has, as numpy arrays or CSC matrices."""
     from scipy.sparse import csc_matrix
 
-    shapes, arrays = _ask_child("mat", path, *names)
+    shapes, arrays = ask_child("mat", path, *names)
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         if shape is None:
@@ -79,26 +75,12 @@ def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
     Their size depends on the number of values, since dictionaries and run lengths pack millions of
     them into a few bytes.
     """
-    _ask_child("parquet", path, *names)
+    ask_child("parquet", path, *names)
 
 
 def damaged_error(task: str, path: Path, error: Exception) -> InputError:
     what, advice = DAMAGED[task]
     return InputError(f"{path} cannot be read as {what} ({first_line(error)}): it is {advice}.")
-
-
-def sheet_cells(path: Path, sheet: str | None) -> tuple[list[str], int, list[npt.NDArray[Any]]]:
-    """Read a sheet of an Excel file, by default the only one with data; macros are not run.
-
-    Returns:
-        The sheets with data; and of the sheet, if it is clear which one, the number of columns and
-        the cells row by row: the ends of their texts, beginning with 0, and all texts in UTF-8.
-
-    Raises:
-        InputError: The file is damaged or too large.
-    """
-    (sheets, width), arrays = _ask_child("excel", path, *([] if sheet is None else [sheet]))
-    return sheets, width, arrays
 
 
 # ---- this process --------------------------------------------------------------------------------
@@ -108,7 +90,7 @@ _child: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 
 
-def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
@@ -337,6 +319,11 @@ def _text_sizes(cells: Any) -> tuple[int, int]:
 
 
 def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:
+    """The sheets of an Excel file with data, and the width of the chosen or only one.
+
+    If it is clear which one, `arrays` gets the ends of the texts of its cells, row by row and
+    beginning with 0, and all texts in UTF-8. Macros are not run.
+    """
     import zipfile
 
     from python_calamine import CalamineWorkbook

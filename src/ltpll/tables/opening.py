@@ -19,7 +19,7 @@ from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, option, required_by, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.dialect import without_apostrophes
-from ltpll.tables.guarded import check_parquet, sheet_cells
+from ltpll.tables.guarded import ask_child
 from ltpll.tables.json_stream import LINES, json_items
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.streaming import (
@@ -97,16 +97,12 @@ def whole_table(path: Path) -> Any:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     table = open_table(path)
-    if isinstance(table, ParquetTable):
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
-        check_parquet(path, table.names)
-        return pq.read_table(path)
     columns = range(len(table.names))
     text = pa.schema([(name, pa.string()) for name in table.names])
+    schema = text if table.schema is None else table.schema
     return pa.Table.from_batches(
         [
-            pa.record_batch([batch.columns[i].cast(pa.string()) for i in columns], text)
+            pa.record_batch([batch.columns[i].cast(schema.types[i]) for i in columns], schema)
             for batch in table.row_batches(columns)
         ]
     )
@@ -169,7 +165,7 @@ class SheetTable(ArrowTable):
         with required_by("An Excel file", install="'ltpll[excel]'", otherwise=", or save .csv"):
             import python_calamine  # noqa: F401
 
-        sheets, width, arrays = sheet_cells(path, sheet)
+        (sheets, width), arrays = ask_child("excel", path, *([] if sheet is None else [sheet]))
         if not sheets:
             raise InputError(f"{path} is empty: it has no header with column names.")
         if not arrays:

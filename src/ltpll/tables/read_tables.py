@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
+from ltpll.tables.class_files import read_taxonomy
 from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
@@ -33,13 +35,13 @@ from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
     ClassColumns,
     SetColumn,
+    candidates_in,
     check_set_memory,
     possible_at_sites,
     possible_in_rows,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
-from ltpll.tables.taxonomy_files import read_taxonomy
 
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"
@@ -178,7 +180,7 @@ def _read_examples(
     candidates = labels = None
     if sets is not None:
         rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
-        candidates = sets.candidates(reading.classes, rules, reading.scores)
+        candidates = candidates_in(sets, reading.classes, rules, reading.scores)
     groups = _groups(texts)
     if candidates is not None and groups is not None:
         candidates = candidates.with_groups(groups)
@@ -257,7 +259,9 @@ def _set_rules(
     if site is not None and reading.possible_at is not None:
         possible = possible_at_sites(Path(reading.possible_at), table, site, reading.separator)
     excluded = limits["excluded"].entries() if "excluded" in limits else None
-    return SetRules(taxonomy, reading.empty, excluded, possible, check_set_memory(table.path))
+    return SetRules(
+        taxonomy, reading.empty, excluded, possible, partial(check_set_memory, table.path)
+    )
 
 
 def _label_column(

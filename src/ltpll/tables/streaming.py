@@ -127,11 +127,13 @@ class TextTable(Table):
     path: Path
 
     def __init__(self, path: Path, usual: str) -> None:
-        dialect = find_dialect(path, usual)
-        self.delimiter, self.decimal = dialect
+        self.delimiter, self.decimal = find_dialect(path, usual)
         names, self.rows_above = _read_header(path, self.delimiter)
         super().__init__(path, names)
-        self.notes = dialect.notes(usual)
+        mark = "a tab" if self.delimiter == "\t" else repr(self.delimiter)
+        unusual = [f"{mark} between columns"] if self.delimiter != usual else []
+        unusual += ["',' as decimal mark"] if self.decimal == "," else []
+        self.notes = (f"Read with {' and '.join(unusual)}.",) if unusual else ()
 
     def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
         import pyarrow as pa
@@ -281,10 +283,3 @@ class ArrowTable(Table):
             found = dict(zip(columns, batch.columns, strict=True))
             done += batch.num_rows
             yield TableBatch(found, batch.num_rows, done, self.table.num_rows)
-
-
-def is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    checks = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
-    return any(check(kind) for check in checks)
