@@ -39,7 +39,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "MegaDetector": ("top_k", "mass", "scores"),
     "COCO": ("objects",),
 }
-MADE_OF_COLUMNS = ("class_columns", "probability_columns", "annotators")
 
 
 def read_label_table(
@@ -202,7 +201,7 @@ def read_candidates(
     if kind in ARRAY_SUFFIXES:
         return _sets_of_array(path, column, reading)
     is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
-    made_of = any(getattr(reading, name) for name in MADE_OF_COLUMNS)
+    made_of = reading.class_columns or reading.probability_columns or reading.annotators
     if column is not None and (made_of or not is_table):
         raise InputError(
             f"The sets of {path} cannot be read from the column {shown(column)}: omit --candidates."
