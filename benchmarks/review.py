@@ -43,7 +43,7 @@ from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.errors import InputWarning
 from ltpll.runs.environment import environment
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.tables.reviewed import with_answers
 
 DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}

@@ -26,11 +26,10 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputError
 from ltpll.settings import as_toml
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.tables.reading import Reading
 
 LONGEST_SENTENCE = 2000
@@ -160,7 +159,7 @@ def run_csv(case: bytes, folder: Path) -> None:
 
 def run_taxonomy(case: bytes, folder: Path) -> None:
     """Read a taxonomy or the possible classes of sites, and a table that uses them."""
-    from ltpll.tables.taxonomy_files import read_taxonomy
+    from ltpll.tables.class_files import read_taxonomy
 
     kinds = ("tree.txt", "tree.csv", "tree.tsv", "tree.parquet", "sites.csv", "sites.parquet")
     name = kinds[case[0] % len(kinds) if case else 0]

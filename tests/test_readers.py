@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputError
 from ltpll.tables.reading import Reading
 from support.refusals import refusal

@@ -37,7 +37,7 @@ from ltpll.files import check_output
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.training.callbacks import Callback, OnEpoch, Progress
 from ltpll.validation import chosen_device, in_range, whole_number
 

@@ -9,7 +9,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.pipeline import candidate_shares, starting_from
 from ltpll.cleaning.results import candidates_of
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from support.cleaned_tables import cleaned_table
 from support.refusals import refusal
 

@@ -10,7 +10,7 @@ from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.evaluation.set_predictions import SetPredictions
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 
 
 def made_up(n=200, seed=0, votes=None):

@@ -15,7 +15,7 @@ from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.review import review_columns, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned, shown_values
 from ltpll.report.cleaning_page import render_cleaning_page
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.tables.writers import write_table
 from support.browser import in_browser, is_owned, needs_browser, payloads
 from support.cleaned_tables import cleaned_table

@@ -113,7 +113,7 @@ def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
                 break
             kept[name] = named[name]
             reached += named[name]
-        assert likeliest(named, **limit) == kept
+        assert likeliest(named, dict(zip(named, named, strict=True)), **limit) == kept
 
 
 def test_files_take_a_limit_of_either_kind(tmp_path):

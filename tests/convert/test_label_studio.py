@@ -6,9 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from ltpll.convert.candidate_files import read_candidates
 from ltpll.convert.label_studio import local_path
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.tables.reading import Reading
 from support.labelled_json import annotation, sets, task, written
 from support.refusals import refusal
@@ -188,7 +187,7 @@ def test_one_of_several_questions_is_chosen(tmp_path):
 
 
 REFUSED = {
-    "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "has the task '1' twice"),
+    "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "occurs twice"),
     "annotations that are not a list": (
         [{"id": 1, "data": {}, "annotations": {"a": 1}}],
         "lacks 'annotations' (a list)",

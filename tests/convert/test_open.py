@@ -3,8 +3,7 @@
 import pytest
 from PIL import Image
 
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.tables.reading import Reading
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal

@@ -15,8 +15,7 @@ import scipy.sparse
 from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.tables import memory_limits as expansion
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
 from ltpll.tables.opening import whole_table
@@ -153,16 +152,6 @@ def test_a_parquet_file_that_repeats_one_value_millions_of_times_is_refused_unre
     before = pa.total_allocated_bytes()
     assert "would expand to" in refusal(lambda: read_label_table(path, needs_candidates=False))
     assert pa.total_allocated_bytes() - before < 32 << 20
-
-
-def test_a_sparse_array_is_not_made_dense_where_that_takes_far_more_than_the_file_holds(tmp_path):
-    savemat(
-        tmp_path / "t.mat",
-        {"data": scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=(20_000, 20_000))},
-    )
-    assert "too large for a dense array" in refusal(
-        lambda: read_label_table(tmp_path / "t.mat", needs_candidates=False)
-    )
 
 
 def test_honest_compressed_files_are_read(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ltpll.convert.candidate_files import read_candidates
+from ltpll.convert.open import read_candidates
 from ltpll.tables import set_columns
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading

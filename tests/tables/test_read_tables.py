@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
-from ltpll.convert.candidate_files import read_candidates
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import read_candidates, read_label_table
 from ltpll.errors import InputWarning
 from ltpll.tables import streaming as batches
-from ltpll.tables.label_table import LabelTable
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from support.refusals import refusal
 

@@ -7,7 +7,7 @@ import pytest
 
 from ltpll.candidates import Candidates
 from ltpll.priors import estimate_prior
-from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import LabelTable
 from ltpll.tables.reviewed import read_answers, with_answers
 from support.refusals import refusal
 from support.user_tables import write_csv

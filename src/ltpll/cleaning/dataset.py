@@ -19,8 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import NoColumnsError
-from ltpll.convert.json_formats import is_tool_file
-from ltpll.convert.open import read_label_table
+from ltpll.convert.open import is_tool_file, read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.cache import embedding_cache_folder
@@ -28,10 +27,8 @@ from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.output import read_picture_names
 from ltpll.pictures.reading import read_pictures, suitable_side
 from ltpll.tables.columns import id_key
-from ltpll.tables.label_table import LabelTable
-from ltpll.tables.numpy_files import ARRAY_SUFFIXES, read_array
-from ltpll.tables.opening import READABLE, open_table
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.opening import ARRAY_SUFFIXES, READABLE, open_table, read_array
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES
 from ltpll.validation import as_inputs

@@ -19,7 +19,7 @@ from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder
 from ltpll.committee import Committee
-from ltpll.convert.json_formats import OPTIONS, is_tool_file, json_format
+from ltpll.convert.open import OPTIONS, is_tool_file, json_format
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE

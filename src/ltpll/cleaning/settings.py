@@ -153,7 +153,7 @@ class TrainingSettings:
         from ltpll.methods import METHODS
         from ltpll.rebalancers import REBALANCERS
         from ltpll.registry import named_parameters
-        from ltpll.tables.prior_files import check_prior
+        from ltpll.tables.class_files import check_prior
 
         check_types(self)
         prior, takes_prior = self.prior, named_parameters(REBALANCERS[self.rebalancer])
@@ -259,7 +259,7 @@ class TrainJob:
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> TrainJob:
         """The settings that a finished run was trained with."""
-        from ltpll.convert.json_formats import OPTIONS, is_tool_file
+        from ltpll.convert.open import OPTIONS, is_tool_file
 
         source, config = record["source"], record["config"]
         values = {f"training.{name}": value for name, value in config.items()}

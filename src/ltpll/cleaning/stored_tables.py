@@ -28,7 +28,7 @@ from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:
-    from ltpll.tables.label_table import LabelTable
+    from ltpll.tables.read_tables import LabelTable
 
 PICTURE_SIDE = 160
 MOST_PICTURES, DOUBTFUL_PICTURES = 150, 40  # that are stored for the report

@@ -19,7 +19,7 @@ from ltpll.settings import values_of
 
 if TYPE_CHECKING:
     from ltpll.analysis import Description
-    from ltpll.convert.candidate_files import LabelledSets
+    from ltpll.convert.open import LabelledSets
 
 REGIMES = {
     "independent": "Wrong labels seem to join sets independently",
@@ -59,7 +59,7 @@ def describe(
     .json file of a labelling tool or a detector.
     """
     from ltpll.analysis import describe as describe_sets
-    from ltpll.convert.candidate_files import read_candidates
+    from ltpll.convert.open import read_candidates
 
     path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
     is_run = (path / RunFile.CONFIG).exists()
@@ -96,7 +96,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
 
     from ltpll.cleaning.results import candidates_of
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.convert.candidate_files import LabelledSets
+    from ltpll.convert.open import LabelledSets
 
     table = read_cleaned(path)
     true = [-1 if label is None else label for label in table.true.tolist()]

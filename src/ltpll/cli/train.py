@@ -133,7 +133,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
 
 def _with_prior_of_file(settings: TrainingSettings) -> TrainingSettings:
     """The settings with the class shares of a file, if the prior is one."""
-    from ltpll.tables.prior_files import read_prior
+    from ltpll.tables.class_files import read_prior
 
     prior = settings.prior
     if not isinstance(prior, str) or prior in PRIORS:

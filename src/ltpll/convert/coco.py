@@ -7,6 +7,7 @@ from typing import Any
 from ltpll.convert.examples import ID, Converted, JsonFile, member, required, skipped, with_sets
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import with_box
+from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
 
@@ -26,7 +27,7 @@ def read_coco(source: JsonFile) -> Converted:
     names: dict[Any, str] = {}
     of_picture: dict[Any, set[Any]] = {}
     objects: list[tuple[Any, Any, list[float]]] = []  # if they are crops
-    for key, number, entry in source.items():  # in any order
+    for key, number, entry in json_items(source.path, source.on_progress):  # in any order
         where = f"Entry {number} of {key!r} in {path}"
         if key == "images":
             picture, file = required(where, entry, id=ID, file_name=str)

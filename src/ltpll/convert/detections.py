@@ -17,6 +17,7 @@ from ltpll.convert.examples import (
     with_sets,
 )
 from ltpll.errors import InputError, shown
+from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
 # Parts of a class of SpeciesNet: number, class, order, family, genus, species, common name.
@@ -87,7 +88,7 @@ def _read_scores(
     path, categories = source.path, None
     scored: dict[str, dict[str, float]] = {}  # by picture
     known: dict[str, str] = {}  # names, so that each is stored once
-    for key, number, entry in source.items():
+    for key, number, entry in json_items(source.path, source.on_progress):
         categories = entry if key == "classification_categories" else categories
         if key not in ("", pictures_in):
             continue
@@ -122,9 +123,7 @@ def _read_scores(
         where = f"The member 'classification_categories' of {path}"
         known = {name: required(where, categories, **{name: str})[0] for name in known}
     names, limits = {key: class_name(name) for key, name in known.items()}, source.reading
-    sets = [
-        likeliest(_by_name(scores, names), limits.top_k, limits.mass) for scores in scored.values()
-    ]
+    sets = [likeliest(one, names, limits.top_k, limits.mass) for one in scored.values()]
     notes: tuple[str, ...] = ()
     if source.needs_candidates:
         notes = skipped(sets.count({}), len(sets), "picture", "no classification")
@@ -132,30 +131,26 @@ def _read_scores(
     return with_sets(source, columns, sets, Reading(), "The picture", notes)
 
 
-def _by_name(scores: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
-    """The scores of names, summed where several keys have the same one."""
-    found: dict[str, float] = {}
-    for key, score in scores.items():
-        found[names[key]] = found.get(names[key], 0.0) + score
-    return found
-
-
 def likeliest(
-    scores: Mapping[str, float], top_k: int | None = None, mass: float | None = None
+    scores: Mapping[str, float],
+    names: Mapping[str, str],
+    top_k: int | None = None,
+    mass: float | None = None,
 ) -> dict[str, float]:
     """The `top_k` highest scores, or the fewest that sum to `mass`; all of them if they do not.
 
-    Examples:
-        >>> likeliest({"a": 0.1, "b": 0.6, "c": 0.3}, top_k=2)
-        {'b': 0.6, 'c': 0.3}
+    Keys become names, and the scores of keys with the same name are summed.
     """
-    if top_k is None and mass is None:
-        return dict(scores)
     found: dict[str, float] = {}
+    for key, score in scores.items():
+        found[names[key]] = found.get(names[key], 0.0) + score
+    if top_k is None and mass is None:
+        return found
+    kept: dict[str, float] = {}
     reached = 0.0
-    for name in sorted(scores, key=lambda name: (-scores[name], name)):
-        if len(found) == top_k or (mass is not None and reached >= mass - ROUNDING):
+    for name, score in sorted(found.items(), key=lambda one: (-one[1], one[0])):
+        if len(kept) == top_k or (mass is not None and reached >= mass - ROUNDING):
             break
-        found[name] = scores[name]
-        reached += scores[name]
-    return found
+        kept[name] = score
+        reached += score
+    return kept

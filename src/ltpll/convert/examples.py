@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,9 @@ import numpy as np
 from ltpll.candidates.cells import SEPARATOR
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.tables.json_stream import Item, json_items
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import text_array
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress
 
@@ -41,10 +39,6 @@ class JsonFile:
     reading: Reading
     needs_candidates: bool  # whether examples without labels are skipped
     on_progress: ReadProgress | None
-
-    def items(self) -> Generator[Item]:
-        """Read the file item by item."""
-        return json_items(self.path, self.on_progress)
 
 
 def member(value: Any, key: str, kind: Kind) -> Any:

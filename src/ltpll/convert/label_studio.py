@@ -14,6 +14,7 @@ from ltpll.errors import InputError, shown
 from ltpll.files import write_when_complete
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.files import SUFFIXES
+from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
@@ -33,17 +34,13 @@ def read_label_studio(source: JsonFile) -> Converted:
         InputError: The file cannot be read, or has no choices or several questions.
     """
     tasks = _Tasks(source)
-    for key, number, entry in source.items():
+    for key, number, entry in json_items(source.path, source.on_progress):
         if not isinstance(entry, dict) or key:
             raise InputError(
                 f"Entry {number} of {source.path} is not a task of Label Studio: export the "
                 "project again as JSON."
             )
-        name = _name(entry.get("id"), f"task {number}")
-        if entry.keys() & {"data", "annotations", "completions"}:
-            tasks.add_task(name, entry)
-        else:
-            tasks.add_answer(name, entry)
+        tasks.add(_name(entry.get("id"), f"task {number}"), entry)
     return tasks.converted()
 
 
@@ -87,15 +84,22 @@ class _Tasks:
         self.questions: dict[str, _Question] = {}
         self.n_ignored = 0
 
-    def add_task(self, name: str, task: dict[str, Any]) -> None:
-        """Add a task with all its annotations."""
-        if name in self.urls:
-            raise InputError(
-                f"{self.source.path} has the task {shown(name)} twice: export every task once."
-            )
-        where = self._begin_task(name, task.get("data"))
-        key = "annotations" if "annotations" in task else "completions"
-        for position, annotation in enumerate(listed(where, task, key)):
+    def add(self, name: str, entry: dict[str, Any]) -> None:
+        """Add a task with all its annotations, or with the one of a minimal export."""
+        where = f"The task {shown(name)} of {self.source.path}"
+        if entry.keys() & {"data", "annotations", "completions"}:
+            if name in self.urls:
+                raise InputError(f"{where} occurs twice: export every task once.")
+            of_task = "annotations" if "annotations" in entry else "completions"
+            data, annotations = entry.get("data"), listed(where, entry, of_task)
+        else:
+            data, annotations = entry, [self._only_annotation(entry)]
+        if not self.urls and self.picture is None and self.source.reading.path is not None:
+            self.picture = _picture_member(self.source.path, data)
+        if name not in self.urls:
+            key = self.picture
+            self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
+        for position, annotation in enumerate(annotations):
             found = False
             for result in listed(where, annotation, "result"):
                 choices = member(member(result, "value", dict), "choices", list)
@@ -107,13 +111,13 @@ class _Tasks:
                     called = member(result, "from_name", str) or CONTROL
                     question = self.questions.setdefault(called, _Question(about))
                     is_true = annotation.get("ground_truth") is True
-                    self._add_choices(question, name, None if is_true else by, choices)
+                    for choice in choices:
+                        _add_choice(question, where, name, None if is_true else by, choice)
                     found = True
             self.n_ignored += not found
 
-    def add_answer(self, name: str, answer: dict[str, Any]) -> None:
-        """Add an entry of a minimal export: a task with one annotation."""
-        self._begin_task(name, answer)
+    def _only_annotation(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The annotation in an entry of a minimal export, as other exports write it."""
         called = self.wanted or CONTROL
         given = answer.get(called)
         choices: list[Any] = []
@@ -122,41 +126,8 @@ class _Tasks:
                 choices += member(one, "choices", list) or []
             elif one not in (None, ""):
                 choices.append(one)
-        self.n_ignored += not choices
-        if choices:
-            question = self.questions.setdefault(called, _Question())
-            self._add_choices(
-                question, name, _name(answer.get("annotator"), "annotator 1"), choices
-            )
-
-    def _begin_task(self, name: str, data: Any) -> str:
-        where = f"The task {shown(name)} of {self.source.path}"
-        wants_pictures = self.source.reading.path is not None
-        if not self.urls and wants_pictures and self.picture is None:
-            self.picture = _picture_member(self.source.path, data)
-        if name not in self.urls:
-            key = self.picture
-            self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
-        return where
-
-    def _add_choices(
-        self, question: _Question, task: str, worker: str | None, choices: list[Any]
-    ) -> None:
-        """Add the choices of an annotator, or the true label if it is None."""
-        where = f"The task {shown(task)} of {self.source.path}"
-        for choice in choices:
-            if not isinstance(choice, str) or not choice.strip():
-                raise InputError(
-                    f"{where} has the choice {shown(choice)}, which is not a name: export the "
-                    "project again as JSON."
-                )
-            if worker is not None:
-                question.votes.append((task, worker, choice.strip()))
-            elif question.true.setdefault(task, choice.strip()) != choice.strip():
-                raise InputError(
-                    f"{where} has several ground truths: a task has one true label; correct "
-                    "it in Label Studio."
-                )
+        result = {"from_name": called, "value": {"choices": choices}}
+        return {"completed_by": answer.get("annotator"), "result": [result]}
 
     def converted(self) -> Converted:
         """One row for each vote, or for each task if candidates are not needed and some lack."""
@@ -227,6 +198,24 @@ def _name(value: Any, otherwise: str) -> str:
     return (str(value).strip() if type(value) in (int, str) else "") or otherwise
 
 
+def _add_choice(
+    question: _Question, where: str, task: str, worker: str | None, choice: Any
+) -> None:
+    """Add the choice of an annotator, or the true label if it is None."""
+    if not isinstance(choice, str) or not choice.strip():
+        raise InputError(
+            f"{where} has the choice {shown(choice)}, which is not a name: export the project again "
+            "as JSON."
+        )
+    if worker is not None:
+        question.votes.append((task, worker, choice.strip()))
+    elif question.true.setdefault(task, choice.strip()) != choice.strip():
+        raise InputError(
+            f"{where} has several ground truths: a task has one true label; correct it in Label "
+            "Studio."
+        )
+
+
 def _looks_like_picture(value: Any) -> bool:
     if not isinstance(value, str):
         return False
@@ -254,17 +243,8 @@ def _picture_member(path: Path, data: Any) -> str | None:
 def control_names(text: str | None, stored: str | None = None) -> tuple[str, str]:
     """The names of the question and of what it is about, from text such as `choice:image`.
 
-    Args:
-        text: What the user gives; the part behind the colon may be missing. None for the names of
-            the imported file.
-        stored: The names of the imported file; None for the usual ones, `choice` and `image`.
-
-    Raises:
-        InputError: A name is empty, or there are more than two.
-
-    Examples:
-        >>> control_names("species", "choice:photo")
-        ('species', 'photo')
+    The part behind the colon may be missing. What is not given is taken from the names that were
+    `stored` at the import, or are usual.
     """
     parts = [] if text is None else [part.strip() for part in text.split(":")]
     if len(parts) > 2 or "" in parts:
@@ -295,23 +275,13 @@ def write_pre_annotations(
         control: The names of the question and of what it is about in the labelling interface
             (`name` and `toName` of its `Choices`).
         model_version: What Label Studio calls the model.
-
-    Raises:
-        InputError: The file cannot be written.
-
-    Examples:
-        >>> write_pre_annotations(Path("tasks.json"), [{"image": "fox.jpg"}], ["fox"], [0.9])
     """
-
-    def write(file: Any) -> None:
-        question = {"from_name": control[0], "to_name": control[1], "type": "choices"}
-        before = "[\n"
-        for shows, label, score in zip(data, labels, scores, strict=True):
-            result = [{**question, "value": {"choices": [label]}}]
-            one = {"model_version": model_version, "score": float(score), "result": result}
-            task = {"data": dict(shows), "predictions": [one]}
-            file.write((before + json.dumps(task, ensure_ascii=False)).encode())
-            before = ",\n"
-        file.write(b"\n]\n" if len(data) else b"[]\n")
-
-    write_when_complete(path, write)
+    question = {"from_name": control[0], "to_name": control[1], "type": "choices"}
+    tasks = []
+    for shows, label, score in zip(data, labels, scores, strict=True):
+        result = [{**question, "value": {"choices": [label]}}]
+        one = {"model_version": model_version, "score": float(score), "result": result}
+        task = {"data": dict(shows), "predictions": [one]}
+        tasks.append(json.dumps(task, ensure_ascii=False))
+    content = "[\n" + ",\n".join(tasks) + "\n]\n"
+    write_when_complete(path, lambda file: file.write(content.encode()))

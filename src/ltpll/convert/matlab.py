@@ -17,7 +17,7 @@ from ltpll.convert.examples import Converted, as_cells
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.tables.guarded import read_mat_arrays
-from ltpll.tables.memory_limits import expansion_problem
+from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import require_file
 
@@ -45,12 +45,8 @@ def convert_mat(path: Path, reading: Reading, needs_candidates: bool) -> Convert
             "one or more columns."
         )
     if hasattr(data, "toarray"):
-        reason = expansion_problem(path.stat().st_size, 8 * math.prod(data.shape))
-        if reason is not None:
-            raise InputError(
-                f"The sparse array 'data' of {path} has shape {data.shape}, which is too large for "
-                f"a dense array ({reason}): choose fewer features."
-            )
+        advice = "choose fewer features, since the sparse array 'data' becomes a dense one"
+        check_expansion(path, path.stat().st_size, 8 * math.prod(data.shape), advice)
         data = data.toarray()
     n_classes, labels = 0, None
     if sets is not None:

@@ -1,19 +1,44 @@
-"""Open: the examples of any file, a table or one of the formats that are converted."""
+"""Open: the examples of any file: a table, a file of another program, or a folder of pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ltpll.convert.examples import Converted
-from ltpll.convert.json_formats import convert_json, is_tool_file
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.convert.coco import read_coco
+from ltpll.convert.detections import read_megadetector, read_speciesnet
+from ltpll.convert.examples import Converted, JsonFile
+from ltpll.convert.label_studio import read_label_studio
 from ltpll.convert.matlab import convert_mat
 from ltpll.errors import InputError, shown
+from ltpll.formatting import format_names
 from ltpll.pictures.files import list_pictures
-from ltpll.tables.label_table import LabelTable
-from ltpll.tables.read_tables import read_table
+from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
+from ltpll.tables.opening import ARRAY_SUFFIXES, open_table, read_array
+from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
-from ltpll.tables.streaming import ArrowTable, ReadProgress
+from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
+
+Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
+READERS: dict[Format, Callable[[JsonFile], Converted]] = {
+    "Label Studio": read_label_studio,
+    "SpeciesNet": read_speciesnet,
+    "MegaDetector": read_megadetector,
+    "COCO": read_coco,
+}
+# The options of `Reading` that a format has; all others name columns of a table.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "Label Studio": ("annotators", "vote_weights", "control", "path"),
+    "SpeciesNet": ("top_k", "mass", "scores"),
+    "MegaDetector": ("top_k", "mass", "scores"),
+    "COCO": ("objects",),
+}
 
 
 def read_label_table(
@@ -46,19 +71,6 @@ def read_label_table(
     )
 
 
-def _converted(
-    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
-) -> Converted | None:
-    """The file of another program as a table; None for a table or a folder."""
-    if path.is_dir():
-        return None
-    if is_tool_file(path):
-        return convert_json(path, reading, needs_candidates, on_progress)
-    if path.suffix.lower() == ".mat":
-        return convert_mat(path, reading, needs_candidates)
-    return None
-
-
 def _table_of_folder(folder: Path, *, with_sets: bool) -> ArrowTable:
     """The pictures of a folder, whose sets are the names of the folders that they are in."""
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -76,26 +88,74 @@ def _table_of_folder(folder: Path, *, with_sets: bool) -> ArrowTable:
     )
 
 
-class PlainTable(NamedTuple):
-    """The columns of a table, and what to know about it."""
+# ---- files of other programs ---------------------------------------------------------------------
 
-    columns: dict[str, Any]
-    reading: Reading  # how training reads it
-    notes: tuple[str, ...]
+
+def _converted(
+    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
+) -> Converted | None:
+    """The file of another program as a table; None for a table or a folder."""
+    if path.suffix.lower() == ".mat" and not path.is_dir():
+        return convert_mat(path, reading, needs_candidates)
+    if path.is_dir() or not is_tool_file(path):
+        return None
+    reading.check(is_json=True)
+    tool = json_format(path)
+    if tool is None:
+        raise InputError(
+            f"{path} is none of the JSON files that are understood: give an export of Label Studio "
+            "(JSON or JSON-MIN), predictions of SpeciesNet, results of MegaDetector, or "
+            "annotations of COCO; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
+        )
+    known = (*OPTIONS[tool], "classes")
+    for name in reading.given():
+        # Without paths, ids or features, a file is read for its sets alone.
+        if name not in known and getattr(reading, name) not in (None, ()):
+            raise InputError(f"{name} does not apply to {path} (of {tool}): leave it out.")
+    found = READERS[tool](JsonFile(path, reading, needs_candidates, on_progress))
+    return replace(found, notes=(f"Read as a file of {tool}.", *found.notes))
+
+
+def is_tool_file(path: Path) -> bool:
+    """Whether a file is JSON that is not a table; lines of JSON are, unless a tool wrote them."""
+    kind = path.suffix.lower()
+    if kind not in LINES or not path.is_file():
+        return kind in JSON_SUFFIXES and kind not in LINES
+    try:
+        return json_format(path) is not None
+    except InputError:  # whoever reads the table says what is wrong
+        return False
+
+
+def json_format(path: Path) -> Format | None:
+    """The tool that wrote a file, by its beginning; None if it is none of those understood."""
+    require_file(path)
+    of_tasks = {"data", "annotations", "completions", "annotator", "annotation_id"}
+    for key, _, value in json_items(path):
+        names = value.keys() if isinstance(value, dict) else set()
+        if "candidates" not in names:
+            if key == "" and names & of_tasks:
+                return "Label Studio"
+            if key in ("", "predictions") and "filepath" in names:
+                return "SpeciesNet"
+            if key in ("detection_categories", "classification_categories"):
+                return "MegaDetector"
+            if key in ("", "images") and "file" in names:
+                return "MegaDetector"
+            if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
+                return "COCO"
+        if key == "":
+            return None
+    return None
 
 
 def read_as_plain_table(
     path: Path, reading: Reading, on_progress: ReadProgress | None = None
-) -> PlainTable:
+) -> Converted:
     """Read a file of another program as a table with the same examples, sets and labels.
 
     Where the file has scores, candidates are written with them, as in `fox:0.6|dog:0.3`. Where it
     has votes of annotators, the table has one row for each vote.
-
-    Args:
-        path: JSON of a labelling tool or detector, or a .mat file.
-        reading: The options of its format.
-        on_progress: Called with the number of bytes read so far and the total.
 
     Raises:
         InputError: The file cannot be read, or is a table already.
@@ -108,5 +168,68 @@ def read_as_plain_table(
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
     names = ("annotators", "annotation", "group")
-    how = Reading(**{name: getattr(made.reading, name) for name in names})
-    return PlainTable(dict(made.columns), how, made.notes)
+    return replace(made, reading=Reading(**{name: getattr(made.reading, name) for name in names}))
+
+
+# ---- sets alone ----------------------------------------------------------------------------------
+
+
+class LabelledSets(NamedTuple):
+    """Candidate sets, and the true class number of each if it is known: otherwise −1."""
+
+    candidates: Candidates
+    labels: npt.NDArray[np.int64] | None
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
+
+
+def read_candidates(
+    path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
+) -> LabelledSets:
+    """Read candidate sets in every way that training can, or from an array of zeros and ones.
+
+    Args:
+        path: A table, an .npz, .npy or .mat file, JSON of a labelling tool or detector, or a
+            folder of pictures.
+        column: The column or array that holds the sets; by default the only one, or else the column
+            that `reading` names.
+        reading: How to read a table; ids, paths and features are not read.
+
+    Raises:
+        InputError: The file cannot be read, or it is not clear which column holds the sets.
+    """
+    kind = path.suffix.lower()
+    if kind in ARRAY_SUFFIXES:
+        return _sets_of_array(path, column, reading)
+    is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
+    made_of = reading.class_columns or reading.probability_columns or reading.annotators
+    if column is not None and (made_of or not is_table):
+        raise InputError(
+            f"The sets of {path} cannot be read from the column {shown(column)}: omit --candidates."
+        )
+    if is_table and column is None and not made_of:
+        names = open_table(path, reading.sheet).names
+        column = names[0] if len(names) == 1 else None
+    reading = replace(reading, features=(), candidates=column or reading.candidates)
+    if not (is_table and reading.annotators):  # in a table of annotations, they may be the tasks
+        reading = replace(reading, id=None, path=None)
+    found = read_label_table(path, reading)
+    assert found.candidates is not None
+    return LabelledSets(found.candidates, found.labels, found.notes)
+
+
+def _sets_of_array(path: Path, column: str | None, reading: Reading) -> LabelledSets:
+    named = [name for name in reading.given() if name != "candidates"]
+    if column is not None and path.suffix.lower() == ".npy":
+        named = ["--candidates"]
+    if named:
+        raise InputError(f"{path} is an array and not a table: omit {named[0]}.")
+
+    def choose(names: Sequence[str]) -> str:
+        if column is not None or len(names) == 1:
+            return column or names[0]
+        raise InputError(
+            f"{path} has the arrays {format_names(names)}: specify with --candidates which of them "
+            "holds the sets."
+        )
+
+    return LabelledSets(Candidates.from_matrix(read_array(path, choose)), None)

@@ -1,4 +1,4 @@
-"""Dialects: which mark separates the columns of a text file, and which one its decimals."""
+"""Dialects: how text files are written: marks between columns and in numbers, formulas as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ltpll.errors import InputError
 
@@ -31,13 +31,6 @@ class Dialect(NamedTuple):
 
     delimiter: str
     decimal: str = "."
-
-    def notes(self, usual: str) -> tuple[str, ...]:
-        """A sentence about what differs from the usual delimiter and decimal points, if any."""
-        mark = "a tab" if self.delimiter == "\t" else repr(self.delimiter)
-        found = [f"{mark} between columns"] if self.delimiter != usual else []
-        found += ["',' as decimal mark"] if self.decimal == "," else []
-        return (f"Read with {' and '.join(found)}.",) if found else ()
 
 
 def find_dialect(path: Path, usual: str) -> Dialect:
@@ -92,3 +85,48 @@ def _decimal_mark(rows: list[list[str]]) -> str:
         return "."
     clear = {"," in text for text in marked if not THOUSANDS.fullmatch(text)}
     return "," if clear == {True} else "?"
+
+
+# ---- formulas ------------------------------------------------------------------------------------
+
+# Texts that a spreadsheet would run get an apostrophe when they are written, which is taken away
+# when they are read: a table that is written and read again has the cells that it had before.
+
+# An equals sign and the like, also full-width or behind white space and invisible characters, which
+# spreadsheets ignore, or behind apostrophes, so that taking one away is unambiguous.
+_FORMULA = r"^'*([\pZ\pC]*[=+\-@＝＋－＠]|[\t\r\n])"
+_NUMBER = r"(?i)^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+|inf|infinity)(e[+-]?[0-9]+)?\s*$"
+
+
+def with_apostrophes(cells: Any) -> Any:
+    """Put an apostrophe before texts that a spreadsheet would run; numbers such as -1 are safe."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    return pc.if_else(_risky(cells), pc.binary_join_element_wise("'", cells, ""), cells)
+
+
+def without_apostrophes(cells: Any) -> Any:
+    """Take away the apostrophes of `with_apostrophes` from a binary array of a text file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.any(pc.starts_with(cells, "'")).as_py():
+        return cells
+    try:
+        texts = cells.cast(pa.string())
+    except pa.ArrowInvalid:
+        return cells  # not UTF-8, which whoever needs the column refuses
+    rest = pc.utf8_slice_codeunits(texts, 1)
+    return pc.if_else(pc.and_(pc.starts_with(texts, "'"), _risky(rest)), rest, texts).cast(
+        cells.type
+    )
+
+
+def _risky(texts: Any) -> Any:
+    import pyarrow.compute as pc
+
+    found = pc.and_(
+        pc.match_substring_regex(texts, _FORMULA),
+        pc.invert(pc.match_substring_regex(texts, _NUMBER)),
+    )
+    return pc.fill_null(found, False)

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +36,23 @@ NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory for each value of a Parquet file
 MAT_NUMBERS = {"double": 8, "single": 4, "logical": 1, "sparse": 0} | {
     f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)
 }  # bytes per value; entries of sparse arrays are unknown until they are read
+READERS = {"mat": "scipy.io", "parquet": "pyarrow.parquet", "excel": "python_calamine"}
+DAMAGED = {
+    "mat": ("a MATLAB file", "damaged, or of version 7.3; save it with -v7"),
+    "parquet": ("Parquet", "damaged; write it anew"),
+    "excel": (
+        "an Excel file",
+        "damaged, or protected by a password; save it again, or as .csv",
+    ),
+}
 SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
 
 
 def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Read those of the named arrays that a MATLAB file has, as numpy arrays or scipy CSC matrices.
-
-    Raises:
-        InputError: The file is damaged or too large, or one of the arrays does not hold numbers.
-    """
+    """Read those of the named arrays that a MATLAB file has, as numpy arrays or CSC matrices."""
     from scipy.sparse import csc_matrix
 
-    shapes, arrays = _ask_child("mat", path, *names)
+    shapes, arrays = ask_child("mat", path, *names)
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         if shape is None:
@@ -69,27 +75,12 @@ def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
     Their size depends on the number of values, since dictionaries and run lengths pack millions of
     them into a few bytes.
     """
-    _ask_child("parquet", path, *names)
+    ask_child("parquet", path, *names)
 
 
-def damaged_parquet_error(path: Path, error: Exception) -> InputError:
-    return InputError(
-        f"{path} cannot be read as Parquet ({first_line(error)}): it is damaged; write it anew."
-    )
-
-
-def sheet_cells(path: Path, sheet: str | None) -> tuple[list[str], int, list[npt.NDArray[Any]]]:
-    """Read a sheet of an Excel file, by default the only one with data; macros are not run.
-
-    Returns:
-        The sheets with data; and of the sheet, if it is clear which one, the number of columns and
-        the cells row by row: the ends of their texts, beginning with 0, and all texts in UTF-8.
-
-    Raises:
-        InputError: The file is damaged or too large.
-    """
-    (sheets, width), arrays = _ask_child("excel", path, *([] if sheet is None else [sheet]))
-    return sheets, width, arrays
+def damaged_error(task: str, path: Path, error: Exception) -> InputError:
+    what, advice = DAMAGED[task]
+    return InputError(f"{path} cannot be read as {what} ({first_line(error)}): it is {advice}.")
 
 
 # ---- this process --------------------------------------------------------------------------------
@@ -99,7 +90,7 @@ _child: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 
 
-def _ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
@@ -196,24 +187,36 @@ def _serve() -> None:
     warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
-    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:
         task, path, *arguments = json.loads(line)
         arrays: list[npt.NDArray[Any]] = []
-        try:
-            answer = {"result": tasks[task](Path(path), arguments, arrays)}
-            answer["arrays"] = [(one.dtype.str, one.shape) for one in arrays]
-        except InputError as error:
-            answer = {"refused": str(error)}
-        except MemoryError:
-            reason = "it would expand to far more than it holds"
-            answer = {"refused": f"{path} is not read because {reason}: {SMALLER}."}
+        answer = _answer(task, Path(path), arguments, arrays)
         answers.write(json.dumps(answer).encode() + b"\n")
         for one in arrays if "result" in answer else ():
             answers.write(one.ravel(order="F").data.cast("B"))
         answers.flush()
+
+
+def _answer(
+    task: str, path: Path, arguments: Sequence[str], arrays: list[npt.NDArray[Any]]
+) -> dict[str, Any]:
+    """The result of a task and the types of the `arrays` that it adds, or why there is none."""
+    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
+    import_module(READERS[task])  # whose own memory does not count
+    # zlib unpacks 128 KiB at a time, which may become 128 MiB, twice for a moment.
+    _limit_memory(COPIES * largest_expansion(path.stat().st_size) + ALWAYS)
+    try:
+        result = tasks[task](path, arguments, arrays)
+    except InputError as error:
+        return {"refused": str(error)}
+    except MemoryError:
+        reason = "it would expand to far more than it holds"
+        return {"refused": f"{path} is not read because {reason}: {SMALLER}."}
+    except Exception as error:  # damaged files fail in unforeseeable ways
+        return {"refused": str(damaged_error(task, path, error))}
+    return {"result": result, "arrays": [(one.dtype.str, one.shape) for one in arrays]}
 
 
 def _limit_memory(more: int) -> None:
@@ -235,34 +238,22 @@ def _mat_arrays(
     from scipy.io import loadmat, whosmat
     from scipy.sparse import issparse
 
-    packed = path.stat().st_size
-    # zlib unpacks 128 KiB at a time, which may become 128 MiB, twice for a moment.
-    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
     shapes: dict[str, tuple[int, ...] | None] = {}
-    try:
-        with suppress(TypeError):  # raised where another array is an object, which has no shape
-            about = [one for one in whosmat(path, appendmat=False) if one[0] in names]
-            sizes = [math.prod(shape) * MAT_NUMBERS.get(kind, 0) for _, shape, kind in about]
-            check_expansion(path, packed, sum(sizes), SMALLER)
-        found = loadmat(path, appendmat=False, mat_dtype=True, variable_names=list(names))
-        for name in sorted(found.keys() & set(names)):
-            array = found[name]
-            if array.dtype.kind not in "biuf":
-                raise InputError(
-                    f"{name!r} of {path} holds cells, text or objects: save plain numbers."
-                )
-            array = array.tocsc() if issparse(array) else array
-            shapes[name] = array.shape if issparse(array) else None
-            parts = [array.data, array.indices, array.indptr] if issparse(array) else [array]
-            arrays += [_native(part) for part in parts]
-    except (InputError, MemoryError):
-        raise
-    except NotImplementedError:
-        raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
-    except Exception as error:  # scipy fails in unforeseeable ways
-        raise InputError(
-            f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is damaged."
-        ) from None
+    with suppress(TypeError):  # raised where another array is an object, which has no shape
+        about = [one for one in whosmat(path, appendmat=False) if one[0] in names]
+        sizes = [math.prod(shape) * MAT_NUMBERS.get(kind, 0) for _, shape, kind in about]
+        check_expansion(path, path.stat().st_size, sum(sizes), SMALLER)
+    found = loadmat(path, appendmat=False, mat_dtype=True, variable_names=list(names))
+    for name in sorted(found.keys() & set(names)):
+        array = found[name]
+        if array.dtype.kind not in "biuf":
+            raise InputError(
+                f"{name!r} of {path} holds cells, text or objects: save plain numbers."
+            )
+        array = array.tocsc() if issparse(array) else array
+        shapes[name] = array.shape if issparse(array) else None
+        parts = [array.data, array.indices, array.indptr] if issparse(array) else [array]
+        arrays += [_native(part) for part in parts]
     return shapes
 
 
@@ -272,36 +263,29 @@ def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_parquet(path: Path, names: Sequence[str], arrays: list[Any]) -> None:
-    import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    packed, expanded, wanted = path.stat().st_size, 0, set(names)
-    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
-    try:
-        with pq.ParquetFile(path) as file:
-            file.schema_arrow  # noqa: B018, which is read now
-            leaves = [file.schema.column(j) for j in range(len(file.schema))]
-            for j, leaf in enumerate(leaves):
-                parts = leaf.path.split(".")  # of a column that may have points in its name
-                if wanted.isdisjoint(".".join(parts[: k + 1]) for k in range(len(parts))):
-                    continue
-                for group in range(file.num_row_groups):
-                    chunk = file.metadata.row_group(group).column(j)
-                    n, size = chunk.num_values, chunk.total_uncompressed_size
-                    if min(n, size) < 0:
-                        raise ValueError("its footer contains a negative size")
-                    is_text = leaf.physical_type.endswith("BYTE_ARRAY")
-                    shared = 0
-                    if is_text and n * size > ALWAYS and leaf.converted_type != "DECIMAL":
-                        shared = _shared_text_bytes(path, group, leaf.path)
-                    each = TEXT_BYTES if is_text else NUMBER_BYTES
-                    expanded += max(n * each, size, shared)
-            advice = "write fewer rows or columns, or write it without compression"
-            check_expansion(path, packed, expanded, advice)
-    except (InputError, MemoryError):
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_parquet_error(path, error) from None
+    expanded, wanted = 0, set(names)
+    with pq.ParquetFile(path) as file:
+        file.schema_arrow  # noqa: B018, which is read now
+        leaves = [file.schema.column(j) for j in range(len(file.schema))]
+        for j, leaf in enumerate(leaves):
+            parts = leaf.path.split(".")  # of a column that may have points in its name
+            if wanted.isdisjoint(".".join(parts[: k + 1]) for k in range(len(parts))):
+                continue
+            for group in range(file.num_row_groups):
+                chunk = file.metadata.row_group(group).column(j)
+                n, size = chunk.num_values, chunk.total_uncompressed_size
+                if min(n, size) < 0:
+                    raise ValueError("its footer contains a negative size")
+                is_text = leaf.physical_type.endswith("BYTE_ARRAY")
+                shared = 0
+                if is_text and n * size > ALWAYS and leaf.converted_type != "DECIMAL":
+                    shared = _shared_text_bytes(path, group, leaf.path)
+                each = TEXT_BYTES if is_text else NUMBER_BYTES
+                expanded += max(n * each, size, shared)
+    advice = "write fewer rows or columns, or write it without compression"
+    check_expansion(path, path.stat().st_size, expanded, advice)
 
 
 def _shared_text_bytes(path: Path, group: int, column: str) -> int:
@@ -335,34 +319,30 @@ def _text_sizes(cells: Any) -> tuple[int, int]:
 
 
 def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:
+    """The sheets of an Excel file with data, and the width of the chosen or only one.
+
+    If it is clear which one, `arrays` gets the ends of the texts of its cells, row by row and
+    beginning with 0, and all texts in UTF-8. Macros are not run.
+    """
     import zipfile
 
     from python_calamine import CalamineWorkbook
 
-    packed = path.stat().st_size
-    _limit_memory(COPIES * largest_expansion(packed) + ALWAYS)
-    try:
-        with zipfile.ZipFile(path) as parts:
-            expanded = sum(part.file_size for part in parts.infolist())
-        check_expansion(path, packed, expanded, "save fewer rows or columns, or save it as .csv")
-        book = CalamineWorkbook.from_path(path)
-        kinds = {about.name: str(about.typ) for about in book.sheets_metadata}
-        all_sheets = [book.get_sheet_by_name(name) for name in kinds if "Work" in kinds[name]]
-        sheets = {one.name: one for one in all_sheets if any(map(any, one.iter_rows()))}
-        found = [name for name in sheets if name in (chosen or sheets)]
-        if len(found) != 1:
-            return [*sheets], 0
-        data, ends = bytearray(), array.array("q", [0])
-        for cell in itertools.chain.from_iterable(sheets[found[0]].iter_rows()):
-            data += _text_of_cell(cell).encode()
-            ends.append(len(data))
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # damaged files fail in unforeseeable ways
-        raise InputError(
-            f"{path} cannot be read as an Excel file ({first_line(error)}): it is damaged, or "
-            "protected by a password; save it again, or as .csv."
-        ) from None
+    with zipfile.ZipFile(path) as parts:
+        expanded = sum(part.file_size for part in parts.infolist())
+    advice = "save fewer rows or columns, or save it as .csv"
+    check_expansion(path, path.stat().st_size, expanded, advice)
+    book = CalamineWorkbook.from_path(path)
+    kinds = {about.name: str(about.typ) for about in book.sheets_metadata}
+    all_sheets = [book.get_sheet_by_name(name) for name in kinds if "Work" in kinds[name]]
+    sheets = {one.name: one for one in all_sheets if any(map(any, one.iter_rows()))}
+    found = [name for name in sheets if name in (chosen or sheets)]
+    if len(found) != 1:
+        return [*sheets], 0
+    data, ends = bytearray(), array.array("q", [0])
+    for cell in itertools.chain.from_iterable(sheets[found[0]].iter_rows()):
+        data += _text_of_cell(cell).encode()
+        ends.append(len(data))
     arrays += [np.frombuffer(ends, np.int64), np.frombuffer(data, np.uint8)]
     return [*sheets], sheets[found[0]].width
 

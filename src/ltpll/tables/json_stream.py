@@ -35,24 +35,14 @@ class Item(NamedTuple):
 
 
 def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator[Item]:
-    """Read a list, an object whose members may be long lists, or one value per line.
+    """Read a list, an object whose members may be long lists, or one value per line, in UTF-8.
 
-    Args:
-        path: A .json, .jsonl or .ndjson file in UTF-8.
-        on_progress: Called with the number of bytes read so far and the total.
-
-    Yields:
-        Every entry of a list at the top or one level below it, and all other members of an object
-        at the top as a whole.
+    Yields every entry of a list at the top or one level below it, and all other members of an
+    object at the top as a whole. `on_progress` gets the bytes read so far and the total.
 
     Raises:
         InputError: The file is not JSON, is truncated, has a member twice, or one of its items is
             unreasonably long.
-
-    Examples:
-        >>> _ = Path("tasks.json").write_text('[{"id": 1}, {"id": 2}]')
-        >>> [item.value["id"] for item in json_items(Path("tasks.json"))]
-        [1, 2]
     """
     with path.open("rb") as file:
         text = _Text(path, file, on_progress)

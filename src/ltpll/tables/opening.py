@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from glob import glob, has_magic
@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, option, required_by, shown
 from ltpll.formatting import counted, format_names
-from ltpll.tables.formulas import without_apostrophes
-from ltpll.tables.guarded import check_parquet, sheet_cells
+from ltpll.tables.dialect import without_apostrophes
+from ltpll.tables.guarded import ask_child
 from ltpll.tables.json_stream import LINES, json_items
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.streaming import (
     TABLE_SUFFIXES,
     ArrowTable,
     ParquetTable,
-    ReadProgress,
     Table,
     TableBatch,
     TextTable,
@@ -34,6 +34,7 @@ from ltpll.tables.streaming import (
 
 WORKBOOKS = (".xlsx", ".xlsm")
 READABLE = (*TABLE_SUFFIXES, *WORKBOOKS, *LINES)
+ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def is_pattern(path: Path) -> bool:
@@ -96,16 +97,12 @@ def whole_table(path: Path) -> Any:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     table = open_table(path)
-    if isinstance(table, ParquetTable):
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
-        check_parquet(path, table.names)
-        return pq.read_table(path)
     columns = range(len(table.names))
     text = pa.schema([(name, pa.string()) for name in table.names])
+    schema = text if table.schema is None else table.schema
     return pa.Table.from_batches(
         [
-            pa.record_batch([batch.columns[i].cast(pa.string()) for i in columns], text)
+            pa.record_batch([batch.columns[i].cast(schema.types[i]) for i in columns], schema)
             for batch in table.row_batches(columns)
         ]
     )
@@ -126,7 +123,7 @@ class JoinedTable(Table):
                 )
         notes = dict.fromkeys(note for table in tables for note in table.notes)
         self.notes = (f"Read {counted(len(tables), 'file')} like {path} as one table.", *notes)
-        self._starts = [0]
+        self._starts = [0]  # the first row of each table that was read
 
     def describe_row(self, i: int) -> str:
         which = bisect_right(self._starts, i) - 1
@@ -139,19 +136,14 @@ class JoinedTable(Table):
     def holds_words(self, index: int) -> bool:
         return all(table.holds_words(index) for table in self.tables)
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
-        self._starts, n = [0], len(self.tables)
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        self._starts, n_rows, n = [], 0, len(self.tables)
         for i, table in enumerate(self.tables):
-            start = first = self._starts[-1]
-            for batch in table._batches(columns, None):
-                first = start + batch.first + batch.n_rows
-                rows = n * batch.expected_rows
-                yield replace(batch, first=start + batch.first, expected_rows=rows)
-            self._starts.append(first)
-            if on_progress is not None:
-                on_progress(i + 1, n)
+            self._starts.append(n_rows)
+            for batch in table._batches(columns):
+                n_rows += batch.n_rows
+                done = i * batch.total + batch.done
+                yield replace(batch, done=done, total=n * batch.total)
 
 
 # ---- Excel ---------------------------------------------------------------------------------------
@@ -173,7 +165,7 @@ class SheetTable(ArrowTable):
         with required_by("An Excel file", install="'ltpll[excel]'", otherwise=", or save .csv"):
             import python_calamine  # noqa: F401
 
-        sheets, width, arrays = sheet_cells(path, sheet)
+        (sheets, width), arrays = ask_child("excel", path, *([] if sheet is None else [sheet]))
         if not sheets:
             raise InputError(f"{path} is empty: it has no header with column names.")
         if not arrays:
@@ -196,6 +188,40 @@ class SheetTable(ArrowTable):
         self.schema = None  # texts may be numbers
 
 
+# ---- arrays of numpy -----------------------------------------------------------------------------
+
+
+def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
+    """Read the array of an .npy file, or of an .npz file the one that `choose` picks by name."""
+    require_file(path)
+    try:
+        with np.errstate(over="ignore"):
+            # Memory mapping refuses an array that claims to be larger than its file.
+            found = np.load(path, allow_pickle=False, mmap_mode="r")
+            if isinstance(found, np.ndarray):
+                return found
+            name = choose(found.files)
+            if name not in found.files:
+                raise InputError(f"{path} has no array called {shown(name)}.")
+            sizes = {info.filename: info.file_size for info in found.zip.infolist()}
+            expanded = sizes.get(f"{name}.npy") or sizes[name]
+            advice = "save fewer rows or columns, or save it uncompressed with numpy.save"
+            check_expansion(path, path.stat().st_size, expanded, advice)
+            array = found[name]
+            if not isinstance(array, np.ndarray):
+                raise ValueError("it is no array")
+            return array
+    except InputError:
+        raise
+    # Damaged files make numpy and zipfile fail in unforeseeable ways, and numpy's message about
+    # pickled objects would tell the user how to run code from the file.
+    except Exception:
+        raise InputError(
+            f"{path} does not hold plain arrays, or is truncated: write it without objects, "
+            "with numpy.save (.npy) or numpy.savez (.npz)."
+        ) from None
+
+
 # ---- lines of JSON -------------------------------------------------------------------------------
 
 ROWS = 2048  # in a batch
@@ -213,7 +239,7 @@ class JsonLinesTable(Table):
     def __init__(self, path: Path) -> None:
         kinds: dict[str, set[type]] = {}
         self.n_rows = 0
-        for row in _json_rows(path, None):
+        for row in _json_rows(path):
             self.n_rows += 1
             for name, value in row.items():
                 kinds.setdefault(name, set()).add(type(value))
@@ -233,17 +259,15 @@ class JsonLinesTable(Table):
     def holds_words(self, index: int) -> bool:
         return not self.kinds[index] & {list, dict}
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
-        first, left = 0, _json_rows(self.path, on_progress)
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        done, left = 0, _json_rows(self.path)
         while rows := list(islice(left, ROWS)):
             cells = {
                 index: self._cells(index, [row.get(self.names[index]) for row in rows])
                 for index in columns
             }
-            yield TableBatch(first, len(rows), cells, self.n_rows)
-            first += len(rows)
+            done += len(rows)
+            yield TableBatch(cells, len(rows), done, self.n_rows)
 
     def _cells(self, index: int, values: Sequence[Any]) -> Any:
         import pyarrow as pa
@@ -267,8 +291,8 @@ def text_array(path: Path, texts: Sequence[str]) -> Any:
         raise InputError(f"{path} holds {wrong}, which is not valid Unicode: correct it.") from None
 
 
-def _json_rows(path: Path, on_progress: ReadProgress | None) -> Iterator[dict[str, Any]]:
-    for item in json_items(path, on_progress):
+def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for item in json_items(path):
         if not isinstance(item.value, dict):
             raise InputError(
                 f"Row {item.number} of {path} is {shown(item.value)}: give one object for each "

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import is_frame
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import SetRules
@@ -18,6 +21,7 @@ from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_candidates
 from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
+from ltpll.tables.class_files import read_taxonomy
 from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
@@ -26,19 +30,18 @@ from ltpll.tables.columns import (
     numeric_columns,
     read_rows,
 )
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import open_table
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
     ClassColumns,
     SetColumn,
+    candidates_in,
     check_set_memory,
     possible_at_sites,
     possible_in_rows,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
-from ltpll.tables.taxonomy_files import read_taxonomy
 
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"
@@ -51,6 +54,42 @@ USUAL_NAMES = {
 }
 # Columns that are no features even if others have their roles, because they would give labels away.
 USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """The content of a table, one entry per example in the order of the table."""
+
+    ids: npt.NDArray[np.object_]  # distinct: the column of ids, or of paths, or row numbers from 1
+    candidates: Candidates | None
+    labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
+    splits: npt.NDArray[np.object_] | None
+    paths: npt.NDArray[np.object_] | None
+    features: npt.NDArray[Any] | None  # (N, d), float32 or, if that would blur them, float64
+    feature_names: tuple[str, ...]
+    votes: AnnotatorVotes | None
+    frame: Any = None  # a DataFrame in the place of features, if columns are not all finite numbers
+    left_out: tuple[str, ...] = ()  # columns that are no features
+    groups: npt.NDArray[np.object_] | None = None  # picture or scene, as in the candidates
+    columns: Mapping[str, str] = field(default_factory=dict)  # by the field of `Reading`
+    urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
+    reviewed: npt.NDArray[np.bool_] | None = None  # whether the candidates are a person's answer
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
+        """Some of the examples in the given order, each at most once."""
+        names = "ids", "labels", "splits", "paths", "features", "groups", "urls", "reviewed"
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(
+            self,
+            **{name: array[rows] for name, array in arrays.items() if array is not None},
+            frame=None if self.frame is None else self.frame.iloc[rows],
+            candidates=None if self.candidates is None else self.candidates.select(rows),
+            votes=None if self.votes is None else self.votes.select(rows, len(self)),
+        )
 
 
 def read_table(
@@ -101,10 +140,10 @@ def read_table(
         table = path
     else:
         table = open_table(path if is_frame(path) else Path(path), reading.sheet)
-    features = FeatureOptions(exact, every_kind)
+    options = {"exact": exact, "every_kind": every_kind}
     if reading.annotators is not None:
-        return _read_annotations(table, reading, features, on_progress)
-    return _read_examples(table, reading, needs_candidates, features, on_progress)
+        return _read_annotations(table, reading, options, on_progress)
+    return _read_examples(table, reading, needs_candidates, options, on_progress)
 
 
 # ---- one row per example -------------------------------------------------------------------------
@@ -114,7 +153,7 @@ def _read_examples(
     table: Table,
     reading: Reading,
     needs_candidates: bool,
-    options: FeatureOptions,
+    options: Mapping[str, bool],
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
@@ -128,7 +167,7 @@ def _read_examples(
         if index is not None
     }
     readers: list[BatchReader] = [*texts.values(), *limits.values(), *([sets] if sets else [])]
-    features = Features(table, reading, readers, options)
+    features = Features(table, reading, readers, **options)
     n_rows = read_rows(table, [*readers, *features.readers], on_progress)
 
     named = texts.get("id") or texts.get("path")
@@ -141,7 +180,7 @@ def _read_examples(
     candidates = labels = None
     if sets is not None:
         rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
-        candidates = sets.candidates(reading.classes, rules, reading.scores)
+        candidates = candidates_in(sets, reading.classes, rules, reading.scores)
     groups = _groups(texts)
     if candidates is not None and groups is not None:
         candidates = candidates.with_groups(groups)
@@ -220,7 +259,9 @@ def _set_rules(
     if site is not None and reading.possible_at is not None:
         possible = possible_at_sites(Path(reading.possible_at), table, site, reading.separator)
     excluded = limits["excluded"].entries() if "excluded" in limits else None
-    return SetRules(taxonomy, reading.empty, excluded, possible, check_set_memory(table.path))
+    return SetRules(
+        taxonomy, reading.empty, excluded, possible, partial(check_set_memory, table.path)
+    )
 
 
 def _label_column(
@@ -279,22 +320,20 @@ def matching_columns(table: Table, names: Sequence[str]) -> list[int]:
     return list(found)
 
 
-class FeatureOptions(NamedTuple):
-    """Whether features are float64 in any case, and whether words and gaps are features, too."""
-
-    exact: bool
-    every_kind: bool
-
-
 class Features:
-    """The columns of a table that are features, and those that are left out."""
+    """The columns of a table that are features, and those that are left out.
+
+    Features are float64 if they shall be `exact`; words and gaps are some if `every_kind` is.
+    """
 
     def __init__(
         self,
         table: Table,
         reading: Reading,
         others: Sequence[BatchReader],
-        options: FeatureOptions,
+        *,
+        exact: bool,
+        every_kind: bool,
     ) -> None:
         self.table = table
         taken = {index for reader in others for index in reader.indices}
@@ -302,23 +341,23 @@ class Features:
         numeric = numeric_columns(table, possible)
         for index in numeric:
             table.column(table.names[index])  # refuses a name that occurs twice
-        if reading.features is not None and not options.every_kind:
+        if reading.features is not None and not every_kind:
             possible = numeric
             if not chosen and not numeric and reading.features:
                 raise InputError(
                     f"No column like {shown(reading.features[0])} of {table.path} holds numbers, "
                     "so there are no features: name others."
                 )
-        numeric = [*numeric, *(numeric_columns(table, chosen) if options.every_kind else chosen)]
+        numeric = [*numeric, *(numeric_columns(table, chosen) if every_kind else chosen)]
         columns = [*chosen, *possible]
         numbers = [index for index in columns if index in {*numeric}]
         words = [index for index in columns if index not in {*numeric}]
-        readable = [index for index in words if options.every_kind and table.holds_words(index)]
+        readable = [index for index in words if every_kind and table.holds_words(index)]
         self.words = [TextColumn(table, index, repeated=True) for index in readable]
         self.left_out = tuple(table.names[index] for index in words if index not in readable)
         by_name = reading.features is not None and len(chosen) == len(reading.features)
-        exact, gaps = options
-        self.numbers = FeatureColumns(table, numbers, chosen=by_name, exact=exact, gaps=gaps)
+        how = {"chosen": by_name, "exact": exact, "gaps": every_kind}
+        self.numbers = FeatureColumns(table, numbers, **how)
         self.readers: list[BatchReader] = [*self.words, *([self.numbers] if numbers else [])]
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...], Any]:
@@ -368,7 +407,7 @@ def _possible_features(
 def _read_annotations(
     table: Table,
     reading: Reading,
-    options: FeatureOptions,
+    options: Mapping[str, bool],
     on_progress: ReadProgress | None,
 ) -> LabelTable:
     """One annotation per row; examples are in order of first appearance.
@@ -384,7 +423,7 @@ def _read_annotations(
     columns = _annotation_columns(table, named, reading.path, others)
     indices |= {what: table.column(name) for what, name in columns.items()}
     texts = {what: TextColumn(table, index, repeated=True) for what, index in indices.items()}
-    features = Features(table, reading, list(texts.values()), options)
+    features = Features(table, reading, list(texts.values()), **options)
     read_rows(table, [*texts.values(), *features.readers], on_progress)
     for what in ("task", "worker", "annotation"):
         texts[what].non_empty_values("fill it in or drop the row")
@@ -422,7 +461,9 @@ def _read_annotations(
     if "label" in texts:
         labels = _label_numbers(texts["label"], classes, "true label")[first]
     values, names, frame = features.values()
-    values, names, frame, differing = _once_per_task(values, names, frame, first, task)
+    differing: list[str] = []
+    if names:
+        values, frame, differing = _once_per_task(values, names, frame, first, task)
     notes = table.notes
     if differing:
         some = format_names([shown(name) for name in differing], 3)
@@ -434,7 +475,7 @@ def _read_annotations(
         splits=constant.get("split"),
         paths=constant.get("path"),
         features=values,
-        feature_names=names,
+        feature_names=tuple(name for name in names if name not in differing),
         frame=frame,
         votes=votes,
         left_out=features.left_out,
@@ -495,22 +536,17 @@ def _once_per_task(
     frame: Any,
     first: npt.NDArray[np.int64],
     task: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[Any] | None, tuple[str, ...], Any, list[str]]:
+) -> tuple[npt.NDArray[Any] | None, Any, list[str]]:
     """The features of each task, and the columns that differ between its rows, which are none."""
     import pandas as pd
 
-    if not names:
-        return None, (), None, []
     whole = pd.DataFrame(values, columns=list(names)) if frame is None else frame
     of_first = whole.iloc[first[task]].reset_index(drop=True)
     differing = [name for name in names if not whole[name].equals(of_first[name])]
     kept = whole.iloc[first].drop(columns=differing).reset_index(drop=True)
     if kept.empty:
-        return None, (), None, differing
-    names = tuple(kept.columns)
-    if frame is None:
-        return kept.to_numpy(), names, None, differing
-    return None, names, kept, differing
+        return None, None, differing
+    return (kept.to_numpy(), None, differing) if frame is None else (None, kept, differing)
 
 
 def _label_numbers(

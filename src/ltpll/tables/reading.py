@@ -124,9 +124,11 @@ class Reading:
             InputError: A value does not fit its setting, or two settings do not fit each other.
         """
         check_types(self)
-        sources = _set_among(self, "class_columns", "probability_columns", "annotators")
-        rules = _set_among(self, "top_k", "mass")
-        set_rules = self.changed_set_rules()
+        made_of = "class_columns", "probability_columns", "annotators"
+        sources = [name for name in made_of if getattr(self, name)]
+        rules = [name for name in ("top_k", "mass") if getattr(self, name)]
+        rules_of_sets = "scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at"
+        set_rules = [name for name in self.given() if name in rules_of_sets]
         problems = {
             f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
             "them.": len(sources) > 1,
@@ -162,11 +164,6 @@ class Reading:
 
             check_class_names(self.classes)
 
-    def changed_set_rules(self) -> list[str]:
-        """The settings about the making of sets that differ from their defaults."""
-        rules = ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at")
-        return [name for name in self.given() if name in rules]
-
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing with its default name."""
         name = getattr(self, what) or DEFAULT_COLUMNS.get(what)
@@ -182,10 +179,6 @@ class Reading:
 def fits(name: str, pattern: str) -> bool:
     """Whether a pattern such as `f*` stands for this name; without `*`, only for itself."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
-
-
-def _set_among(reading: Reading, *names: str) -> list[str]:
-    return [name for name in names if getattr(reading, name)]
 
 
 DEFAULT_COLUMNS = {"label": "label", "excluded": "excluded"}

@@ -13,8 +13,8 @@ from ltpll.candidates.cells import KNOWN_SEPARATORS, SEPARATOR, parse_cell, unkn
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted, format_names
 from ltpll.tables.columns import id_key, read_texts
-from ltpll.tables.label_table import LabelTable
 from ltpll.tables.opening import open_table
+from ltpll.tables.read_tables import LabelTable
 
 ANSWER, CANDIDATES = ("answer", "label"), "candidates"
 NO_ANSWER = ("", "?", "skip", "none", "unknown")
@@ -29,32 +29,16 @@ def read_answers(
     id_column: str | None = None,
     separator: str = SEPARATOR,
 ) -> Answers:
-    """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
+    """Read the class numbers that were answered for some ids of a table.
 
-    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as
-    in `fox|jackal`, or with the separator of the table between them. Answers that are empty, `?`,
-    `skip`, `none` or `unknown` are ignored, unless a class has that name.
-
-    Args:
-        paths: Tables of any kind.
-        table: The table that was asked about.
-        id_column: The column of ids, if it has another name than `id`.
-        separator: What separates the classes of an answer, besides `|`, which does unless it is
-            in the name of a class.
-
-    Returns:
-        For each answered id, class numbers.
+    A file, such as a filled-in queue of `ltpll review`, has a column `id` (or `id_column`) and a
+    column `answer` (or else `label`) with one class, or several as in `fox|jackal`, or with the
+    separator of the table between them; `|` separates unless it is in the name of a class. Answers
+    that are empty, `?`, `skip`, `none` or `unknown` are ignored, unless a class has that name.
 
     Raises:
         InputError: An id is unknown, an answer is not a class, an id has two different answers,
             or the table has no ids and other candidates in a row than the column `candidates`.
-
-    Examples:
-        >>> from ltpll.tables.read_tables import read_table
-        >>> table = read_table(Path("birds.csv"))
-        >>> _ = Path("queue.csv").write_text("id,answer\\nrow0,a\\nrow1,b|c\\n")
-        >>> read_answers([Path("queue.csv")], table)
-        {'row0': (0,), 'row1': (1, 2)}
     """
     assert table.candidates is not None
     number = {str(name): i for i, name in enumerate(table.candidates.classes)}
@@ -127,21 +111,7 @@ def _check_same_rows(
 
 
 def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> LabelTable:
-    """The table with these answers as candidate sets.
-
-    Args:
-        table: A table with candidate sets.
-        answers: For each id, class numbers, from `read_answers`.
-
-    Returns:
-        A copy, whose `reviewed` marks the answered rows.
-
-    Examples:
-        >>> from ltpll.tables.read_tables import read_table
-        >>> table = read_table(Path("birds.csv"))
-        >>> with_answers(table, {"row0": (2,)}).candidates.row(0)
-        [2]
-    """
+    """A copy of the table with these answers as candidate sets; `reviewed` marks their rows."""
     assert table.candidates is not None
     reviewed = np.asarray([name in answers for name in table.ids.tolist()], dtype=bool)
     rows = np.flatnonzero(reviewed)

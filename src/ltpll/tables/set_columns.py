@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import CollectedSets, Entries, TextSets
-from ltpll.candidates.expressions import PLAIN_RULES, Possible, SetRules, class_sets
-from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores
+from ltpll.candidates.expressions import Possible, SetRules, class_sets
+from ltpll.candidates.scores import ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.columns import (
@@ -26,7 +26,7 @@ from ltpll.tables.columns import (
 )
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.opening import open_table
-from ltpll.tables.streaming import Table, TableBatch, is_list
+from ltpll.tables.streaming import Table, TableBatch
 
 LIST_COLUMNS = ("class", "classes", "possible", "candidates")  # usual names of possible classes
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
@@ -46,7 +46,8 @@ class SetColumn(TextSets):
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         column = batch.columns[self.index]
-        if not is_list(column.type):
+        is_list = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+        if not any(check(column.type) for check in is_list):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
         kind = column.type.value_type
@@ -61,18 +62,6 @@ class SetColumn(TextSets):
             ) from None
         sizes = pc.fill_null(pc.list_value_length(column), 0)
         self.add_lists(names, sizes.to_numpy(zero_copy_only=False), batch.first)
-
-    def candidates(
-        self,
-        classes: Sequence[str] | None,
-        rules: SetRules = PLAIN_RULES,
-        scores: str = DEFAULT_SCORES,
-    ) -> Candidates:
-        """The sets, with the sorted names that occur as classes unless others are given."""
-        known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-        entries = self.entries(known)
-        found = class_sets(entries, classes, rules, order=sorted_class_names, row=self.row)
-        return Candidates.from_sets(found, self.row, scores)
 
 
 class ClassColumns(CollectedSets):
@@ -132,18 +121,21 @@ class ClassColumns(CollectedSets):
             )
         return values
 
-    def candidates(
-        self,
-        classes: Sequence[str] | None,
-        rules: SetRules = PLAIN_RULES,
-        scores: str = DEFAULT_SCORES,
-    ) -> Candidates:
-        """The sets, with the columns' classes unless others are given."""
+
+def candidates_in(
+    sets: SetColumn | ClassColumns, classes: Sequence[str] | None, rules: SetRules, scores: str
+) -> Candidates:
+    """The sets; the classes are those given, or else the columns or the sorted names that occur."""
+    order: Callable[[Sequence[str]], list[str]] = sorted
+    if isinstance(sets, SetColumn):
+        known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
+        entries, order = sets.entries(known), sorted_class_names
+    else:
+        entries = Entries(*sets.joined(), sets.names, 0, sets.joined_scores())
         if classes is None and rules.taxonomy is None:
-            classes = self.names
-        entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
-        found = class_sets(entries, classes, rules, row=self.row)
-        return Candidates.from_sets(found, self.row, scores)
+            classes = sets.names
+    found = class_sets(entries, classes, rules, order=order, row=sets.row)
+    return Candidates.from_sets(found, sets.row, scores)
 
 
 def possible_in_rows(table: Table, column: SetColumn) -> Possible:
@@ -191,19 +183,15 @@ def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: st
     )
 
 
-def check_set_memory(path: Path | str) -> Callable[[int], None]:
-    """A check that refuses sets with more candidates than memory can hold."""
-
-    def check(n_labels: int) -> None:
-        reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
-        if reason is not None:
-            raise InputError(
-                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: "
-                "rows that stand for every class (*, empty cells, exclusions) take the most; limit "
-                "their classes with table.possible or table.possible_at, or leave such rows out."
-            )
-
-    return check
+def check_set_memory(path: Path | str, n_labels: int) -> None:
+    """Refuse sets with more candidates than memory can hold."""
+    reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
+    if reason is not None:
+        raise InputError(
+            f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows "
+            "that stand for every class (*, empty cells, exclusions) take the most; limit their "
+            "classes with table.possible or table.possible_at, or leave such rows out."
+        )
 
 
 def sorted_class_names(names: Sequence[str]) -> list[str]:

@@ -14,9 +14,8 @@ from typing import Any
 
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
-from ltpll.tables.dialect import find_dialect
-from ltpll.tables.formulas import without_apostrophes
-from ltpll.tables.guarded import check_parquet, damaged_parquet_error
+from ltpll.tables.dialect import find_dialect, without_apostrophes
+from ltpll.tables.guarded import check_parquet, damaged_error
 
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")  # that are written; others are only read
@@ -24,15 +23,21 @@ ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of text, rows of Parquet."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class TableBatch:
     """Some rows of a table: `columns` holds a pyarrow array for each requested column number."""
 
-    first: int  # row number
-    n_rows: int
     columns: Mapping[int, Any]
-    expected_rows: int  # an estimate for the whole table
+    n_rows: int
+    done: int  # how much of the table is read with this batch, of `total`
+    total: int
     decimal: str = "."  # the decimal mark of numbers that are texts
+    first: int = 0  # row number
+
+    @property
+    def expected_rows(self) -> int:
+        """An estimate for the whole table."""
+        return int((self.first + self.n_rows) * self.total / self.done)
 
 
 class Table(ABC):
@@ -68,19 +73,20 @@ class Table(ABC):
         return not (pa.types.is_nested(kind) or pa.types.is_binary(kind))
 
     @abstractmethod
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]: ...
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]: ...
 
     def row_batches(
         self, columns: Sequence[int], on_progress: ReadProgress | None = None
     ) -> Iterator[TableBatch]:
         """Read the rows in order; only the given columns are converted."""
         n_rows = 0
-        for batch in self._batches(sorted(set(columns)) or [0], on_progress):
+        for batch in self._batches(sorted(set(columns)) or [0]):
+            batch.first = n_rows
             n_rows += batch.n_rows
             if batch.n_rows:
                 yield batch
+            if on_progress is not None:
+                on_progress(batch.done, batch.total)
         if n_rows == 0:
             raise InputError(f"{self.path} has no rows below a header: give at least one example.")
 
@@ -121,15 +127,15 @@ class TextTable(Table):
     path: Path
 
     def __init__(self, path: Path, usual: str) -> None:
-        dialect = find_dialect(path, usual)
-        self.delimiter, self.decimal = dialect
+        self.delimiter, self.decimal = find_dialect(path, usual)
         names, self.rows_above = _read_header(path, self.delimiter)
         super().__init__(path, names)
-        self.notes = dialect.notes(usual)
+        mark = "a tab" if self.delimiter == "\t" else repr(self.delimiter)
+        unusual = [f"{mark} between columns"] if self.delimiter != usual else []
+        unusual += ["',' as decimal mark"] if self.decimal == "," else []
+        self.notes = (f"Read with {' and '.join(unusual)}.",) if unusual else ()
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
         import pyarrow as pa
         from pyarrow import csv as arrow
 
@@ -159,13 +165,10 @@ class TextTable(Table):
                     index: without_apostrophes(batch.column(j)) for j, index in enumerate(columns)
                 }
                 done = min((i + 1) * BLOCK, total)
-                expected = int((first + batch.num_rows) * total / done)
-                yield TableBatch(first, batch.num_rows, found, expected, self.decimal)
+                yield TableBatch(found, batch.num_rows, done, total, self.decimal)
                 first += batch.num_rows
                 if batch.num_rows:
                     last_cell = batch.column(len(columns))[-1].as_py()
-                if on_progress is not None:
-                    on_progress(done, total)
         except pa.ArrowInvalid as error:
             raise self._refusal(str(error), first) from None
         if _leaves_quote_open(self.path, last_cell):
@@ -239,9 +242,7 @@ class ParquetTable(Table):
             self.n_rows = file.metadata.num_rows
             super().__init__(path, file.schema_arrow.names, file.schema_arrow)
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -250,18 +251,16 @@ class ParquetTable(Table):
             self.column(name)  # pyarrow reads columns by name, which must be unique
         check_parquet(self.path, names)
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
-        first = 0
+        done = 0
         try:
             with pq.ParquetFile(self.path) as file:
                 for batch in file.iter_batches(batch_size=size, columns=names):
                     batch.validate(full=True)  # finds text that is not UTF-8
                     found = {i: batch.column(name) for i, name in zip(columns, names, strict=True)}
-                    yield TableBatch(first, batch.num_rows, found, self.n_rows)
-                    first += batch.num_rows
-                    if on_progress is not None:
-                        on_progress(first, self.n_rows)
+                    done += batch.num_rows
+                    yield TableBatch(found, batch.num_rows, done, self.n_rows)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise damaged_parquet_error(self.path, error) from None
+            raise damaged_error("parquet", self.path, error) from None
 
 
 class ArrowTable(Table):
@@ -278,20 +277,9 @@ class ArrowTable(Table):
     def describe_row(self, i: int) -> str:
         return super().describe_row(i) if self.row is None else self.row(i)
 
-    def _batches(
-        self, columns: Sequence[int], on_progress: ReadProgress | None
-    ) -> Iterator[TableBatch]:
-        first, n_rows = 0, self.table.num_rows
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        done = 0
         for batch in self.table.select(list(columns)).to_batches(max_chunksize=1 << 16):
             found = dict(zip(columns, batch.columns, strict=True))
-            yield TableBatch(first, batch.num_rows, found, n_rows)
-            first += batch.num_rows
-            if on_progress is not None:
-                on_progress(first, n_rows)
-
-
-def is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    checks = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
-    return any(check(kind) for check in checks)
+            done += batch.num_rows
+            yield TableBatch(found, batch.num_rows, done, self.table.num_rows)

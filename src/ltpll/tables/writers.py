@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ltpll.errors import InputError, first_line
 from ltpll.files import check_output, write_when_complete
-from ltpll.tables.formulas import with_apostrophes
+from ltpll.tables.dialect import with_apostrophes
 from ltpll.tables.streaming import TABLE_SUFFIXES
 
 CHUNK = 1 << 16  # rows turned into text at a time

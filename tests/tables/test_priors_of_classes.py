@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from ltpll.tables.prior_files import check_prior, read_prior
+from ltpll.tables.class_files import check_prior, read_prior
 from support.refusals import refusal
 
 CLASSES = ("cat", "dog", "fox")

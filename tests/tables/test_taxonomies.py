@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from ltpll.tables.class_files import read_taxonomy
 from ltpll.tables.read_tables import read_table
 from ltpll.tables.reading import Reading
-from ltpll.tables.taxonomy_files import read_taxonomy
 from support.refusals import refusal
 
 ROWS = [
