@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +115,33 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
     return OnnxEncoder(content, None, str(path)), _preprocessing(
         path, picture_input(session, str(path))
     )
+
+
+def exported_model(network: nn.Module, example: Tensor, outputs: Sequence[str]) -> bytes:
+    """A network as an ONNX model whose input is `x`, for any number of rows like the example's."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        redirect_stdout(StringIO()),
+    ):
+        warnings.simplefilter("ignore")  # from inside the exporter
+        for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+            # They report optional packages and optimisations that are not needed.
+            logging.getLogger(name).setLevel(logging.ERROR)
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            network,
+            (example,),
+            path,
+            input_names=["x"],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("rows", min=1)},),
+            opset_version=18,  # the version that torch writes without converting
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        return path.read_bytes()
 
 
 def onnx_session(content: bytes, name: str, threads: int | None = None) -> Any:
