@@ -32,11 +32,8 @@ class OnnxEncoder(nn.Module):
     """An ONNX network from pictures, (batch, 3, height, width), to features, (batch, n_features).
 
     Its bytes are a buffer, so that it is saved, loaded and fingerprinted like any other network.
-
-    Args:
-        content: The model, without external data; empty if `load_state_dict` sets it later.
-        n_features: The number of features; None if it is not known yet.
-        name: What messages call it.
+    They have no external data, and are empty if `load_state_dict` sets them later. The number of
+    features is None if it is not known yet.
     """
 
     content: Tensor

@@ -25,14 +25,10 @@ from ltpll.views.features import FeatureViews
 
 
 class PredictingNetwork(nn.Module):
-    """Maps raw inputs to logits and probabilities.
+    """Maps raw inputs to logits, which are corrected for the goal, and probabilities.
 
-    It normalises them and folds the log-prior into the bias of the model's head.
-
-    Args:
-        predictor: The fitted predictor.
-        goal: "balanced" corrects for the class prior, "accuracy" does not.
-        temperature: Logits are divided by it before they become probabilities.
+    It normalises the inputs, folds the log-prior into the bias of the model's head, and divides the
+    logits by the temperature before they become probabilities.
     """
 
     mean: Tensor
@@ -94,9 +90,7 @@ class PredictingNetwork(nn.Module):
 class PicturesToPredictions(PixelsToFeatures):
     """Maps pictures, with pixels from 0 to 255, to logits and probabilities.
 
-    Args:
-        backbone: The backbone whose features the network was trained on.
-        network: The `PredictingNetwork` for features, or another module with its attributes.
+    `network` is a `PredictingNetwork` for the backbone's features, or has its attributes.
     """
 
     pictures = True
