@@ -70,11 +70,8 @@ class FineTune(Configurable):
     ) -> FineTunedClassifier:
         """Build a classifier; its head is initialised from torch's global random state.
 
-        Args:
-            shape: The shape of a picture, (3, height, width).
-            n_classes: The number of classes.
-            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch
-                norm is frozen.
+        The shape is that of a picture, (3, height, width). If the number of training rows is not
+        known, `freeze_norm="auto"` freezes batch norm.
 
         Raises:
             InputError: If the backbone cannot be trained or does not take such pictures, or if an

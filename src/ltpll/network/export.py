@@ -146,8 +146,19 @@ def write_onnx(
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
     if backbone is not None:
-        network, side = _with_backbone(backbone, shape, network), backbone.preprocessing.side
-        shape = (3, side, side)
+        if isinstance(backbone.encoder, OnnxEncoder):
+            raise InputError(
+                f"The backbone {backbone.name!r} is an ONNX model itself: export the classifier "
+                "alone, and give it the backbone's features."
+            )
+        if network.pictures or shape != (backbone.n_features,):
+            raise InputError(
+                f"The backbone {backbone.name!r} gives {backbone.n_features} features, but the "
+                f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone "
+                "whose features it was trained on."
+            )
+        network = PicturesToPredictions(backbone, network).cpu()
+        shape = (3, backbone.preprocessing.side, backbone.preprocessing.side)
     example = torch.zeros(2, *shape, dtype=network.mean.dtype)
     model = onnx.load_from_string(exported_model(network, example, ["logits", "probabilities"]))
     finish(model)
@@ -157,23 +168,6 @@ def write_onnx(
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
     write_atomically(sidecar(path), f"{to_text(facts, indent=1)}\n".encode())
-
-
-def _with_backbone(
-    backbone: Backbone, shape: tuple[int, ...], network: Any
-) -> PicturesToPredictions:
-    if isinstance(backbone.encoder, OnnxEncoder):
-        raise InputError(
-            f"The backbone {backbone.name!r} is an ONNX model itself: export the classifier alone, "
-            "and give it the backbone's features."
-        )
-    if network.pictures or shape != (backbone.n_features,):
-        raise InputError(
-            f"The backbone {backbone.name!r} gives {backbone.n_features} features, but the "
-            f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone whose "
-            "features it was trained on."
-        )
-    return PicturesToPredictions(backbone, network).cpu()
 
 
 def _description(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,12 +14,8 @@ from ltpll.training.checkpoint import under_prefix, with_prefix
 from ltpll.training.distributed import World
 
 T = TypeVar("T")
-
-
-class DrawViews(Protocol):
-    """Draws the views of some rows, or the same views of only those at the given places."""
-
-    def __call__(self, rows: Tensor, /, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
+DrawViews = Callable[..., tuple[Tensor, ...]]
+"""Draws the views of some rows, or with a second argument only those at these places."""
 
 
 class BatchSampler:
