@@ -126,7 +126,6 @@ class Checkpoint(Callback):
         self.path = Path(path)
         self.every = whole_number(every, 1, "every")
         self.min_seconds = in_range(min_seconds, "min_seconds", 0)
-        self._saved_at, self._saved = -math.inf, (-1, -1)
 
     def exists(self, trainer: PartialLabelTrainer) -> bool:
         """Whether there is a checkpoint to resume from."""

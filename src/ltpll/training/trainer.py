@@ -715,10 +715,8 @@ class PartialLabelTrainer:
         targets, done = initial_targets(self.sets, dtype=self.forward_pass.dtype), 0
         for outputs, candidates in self.plain_outputs():
             rows = torch.arange(done, done + len(candidates), device=self.device)
-            logits, known = (
-                self.predictor.adjusted(outputs, "accuracy"),
-                self.sets.log_weights(rows),
-            )
+            logits = self.predictor.adjusted(outputs, "accuracy")
+            known = self.sets.log_weights(rows)
             logits = logits if known is None else logits + known
             targets[rows] = restricted_softmax(logits, candidates)
             done += len(rows)
