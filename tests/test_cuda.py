@@ -27,11 +27,12 @@ from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
-from ltpll.views import Cutout, ImageViews, Jitter, Shift, Views
+from ltpll.views import ImageViews, Jitter, Views
 from ltpll.views.images import Draws
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.engine_speed import noise_images
 from ltpll_research.set_origins import remove_labels
+from ltpll_research.studies.digit_views import Cutout, Shift
 from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
 from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbone

@@ -678,20 +678,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Raises:
             InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
         """
-        from ltpll.network.export import export_onnx
+        from ltpll.network.export import PredictingNetwork, write_onnx
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", ()) if feature_names is None else feature_names
-        export_onnx(
-            self._predictor,
-            self.input_shape_,
-            Path(path),
-            self._goal,
-            classes=self.classes_.tolist(),
-            feature_names=[*map(str, names)],
-            temperature=self.temperature_,
-            encoder=backbone,
-        )
+        network = PredictingNetwork(self._predictor, self._goal, self.temperature_)
+        shape, classes = self.input_shape_, self.classes_.tolist()
+        write_onnx(network, shape, Path(path), classes, [*map(str, names)], backbone)
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:

@@ -78,7 +78,7 @@ def no_export(monkeypatch):
     def fail(*_):
         raise RuntimeError("cannot be exported")
 
-    monkeypatch.setattr(embedder, "_export", fail)
+    monkeypatch.setattr(embedder, "exported_model", fail)
 
 
 @pytest.fixture
@@ -136,14 +136,14 @@ def test_a_damaged_file_in_the_cache_is_replaced(cache, monkeypatch, tmp_path):
     exported = next(cache.iterdir())
     damaged = tmp_path / exported.name
     damaged.write_bytes(b"damaged")
-    monkeypatch.setattr(embedder, "_export", lambda *_: exported.read_bytes())
+    monkeypatch.setattr(embedder, "exported_model", lambda *_: exported.read_bytes())
     assert Embedder(backbone_of(), "cpu", cache=tmp_path).engine == "onnxruntime"
     assert damaged.read_bytes() == exported.read_bytes()
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(cache, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(embedder, "_export", lambda *_: next(cache.iterdir()).read_bytes())
+    monkeypatch.setattr(embedder, "exported_model", lambda *_: next(cache.iterdir()).read_bytes())
     assert Embedder(backbone_of(), "cpu", cache=tmp_path / "file").engine == "onnxruntime"
 
 

@@ -10,7 +10,8 @@ from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.views import Cutout, Jitter, Shift, Views
+from ltpll.views import Jitter, Views
+from ltpll_research.studies.digit_views import Cutout, Shift
 
 SHORT = {"solar": {"ramp_epochs": 2}, "htc": {"ramp_epochs": 2}}
 N_CLASSES = 5  # the digits 0 to 4, 80 images of 0 and 16 of 4

@@ -7,10 +7,21 @@ from torch import nn
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.synthetic import four_squares, uniform_candidates
+from ltpll.training.callbacks import Callback
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 
 SIZES = (10, 20, 40, 80)
+
+
+class OnResume(Callback):
+    """Notes after how many epochs a training resumes."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def on_resume(self, trainer):
+        self.notes.append(trainer.epoch)
 
 
 def toy(seed=0):

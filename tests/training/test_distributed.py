@@ -20,7 +20,7 @@ from ltpll.errors import NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.training.callbacks import Checkpoint, OnEpoch
+from ltpll.training.callbacks import Checkpoint
 from ltpll.training.cuda_graphs import Runner
 from ltpll.training.distributed import World, _comes_from_a_loss
 from ltpll_research.image_sets.prepared import write_image_set
@@ -29,6 +29,7 @@ from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
 from support.processes import environment_of_tests, typed
 from support.refusals import refusal
+from support.toy_training import OnResume
 
 CASES = {
     2: [
@@ -158,7 +159,7 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
         candidates,
         [
             truth,
-            OnEpoch(lambda record: None, resumed.append),
+            OnResume(resumed),
             Checkpoint(tmp_path / "left.safetensors"),
         ],
     )

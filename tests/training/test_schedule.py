@@ -6,7 +6,7 @@ import torch
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.training.callbacks import Callback, Checkpoint
-from ltpll.training.schedule import check_milestones, step_rate
+from ltpll.training.trainer import check_milestones, step_rate
 from support.toy_training import assert_same, everything, toy, trainer
 
 

@@ -13,10 +13,10 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.synthetic import uniform_candidates
-from ltpll.training.callbacks import Checkpoint, OnEpoch
+from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import has_checkpoint, read_checkpoint
 from support.refusals import refusal
-from support.toy_training import assert_same, classifier, everything, toy, trainer
+from support.toy_training import OnResume, assert_same, classifier, everything, toy, trainer
 
 
 def made():
@@ -69,7 +69,7 @@ def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(
     second = made().fit(
         x,
         candidates,
-        [OnEpoch(lambda record: None, told.append), Checkpoint(tmp_path / "checkpoint")],
+        [OnResume(told), Checkpoint(tmp_path / "checkpoint")],
     )
     assert told == [values["epoch"]]
     assert second.history == whole.history

@@ -17,8 +17,7 @@ from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.callbacks import Checkpoint, OnEpoch
-from ltpll.training.schedule import cosine_rate
-from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 

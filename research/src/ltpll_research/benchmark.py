@@ -26,8 +26,7 @@ from ltpll.settings import Count, Plain, Seed, Share, Within, check_types, with_
 from ltpll.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
-from ltpll.training.schedule import check_milestones
-from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer, check_milestones
 from ltpll.validation import chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ltpll.methods import METHODS
-from ltpll.training.schedule import STEP_FACTOR
+from ltpll.training.trainer import STEP_FACTOR
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.paper.catalog import CIFAR10, CIFAR100, ITEMS, published, with_equal_lengths
 from ltpll_research.paper.grid import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,24 @@ class Backbone(nn.Module):
                 "backbone."
             )
         return cls(encoder, preprocessing, name=name, architecture=architecture)
+
+
+class PixelsToFeatures(nn.Module):
+    """A copy of a backbone that starts from pixels from 0 to 255, (batch, 3, side, side)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.encoder = deepcopy(backbone.encoder).float().eval().requires_grad_(False)
+        for name in ("mean", "std"):
+            values = torch.tensor(getattr(backbone.preprocessing, name))
+            self.register_buffer(name, 255 * values.view(-1, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Any:
+        features: Tensor = self.encoder((pixels.float() - self.mean) / self.std)
+        return features.flatten(1)
 
 
 def hash_of_weights(described: str, network: nn.Module) -> str:

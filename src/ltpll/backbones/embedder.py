@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import tempfile
-import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout, suppress
-from copy import deepcopy
+from contextlib import suppress
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ltpll.backbones.backbone import Backbone
-from ltpll.backbones.onnx_encoder import OnnxEncoder, onnx_session
+from ltpll.backbones.backbone import Backbone, PixelsToFeatures
+from ltpll.backbones.onnx_encoder import OnnxEncoder, exported_model, onnx_session
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
 from ltpll.validation import chosen_device
 
 BATCH_CPU, BATCH_CUDA = 8, 256  # pictures of 224 pixels at a time
 TOLERANCE = 1e-3  # the largest difference between the engines, relative to the largest feature
-FORMAT = 1  # of the exported networks in the cache; changes when `_NormalisingNetwork` does
+FORMAT = 1  # of the exported networks in the cache; changes when `_PicturesToFeatures` does
 
 Precision = Literal["float32", "bfloat16"]
 Array = np.ndarray[Any, Any]
@@ -70,7 +65,7 @@ class Embedder:
             choices = " or ".join(get_args(Precision))
             raise InputError(f"There is no precision {shown(precision)}: choose {choices}.")
         self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
-        network = _NormalisingNetwork(backbone)
+        network = _PicturesToFeatures(backbone)
         is_onnx = isinstance(network.encoder, OnnxEncoder)
         self.device = chosen_device("cpu" if is_onnx else device)
         self._session: Any = None
@@ -138,26 +133,15 @@ class Embedder:
         return found
 
 
-class _NormalisingNetwork(nn.Module):
-    """A copy of a backbone that starts from 8-bit pictures, (n, side, side, 3)."""
+class _PicturesToFeatures(PixelsToFeatures):
+    """The same for 8-bit pictures with their channels last, (n, side, side, 3)."""
 
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, backbone: Backbone) -> None:
-        super().__init__()
-        self.encoder = deepcopy(backbone.encoder).float().eval().requires_grad_(False)
-        for name in ("mean", "std"):
-            values = torch.tensor(getattr(backbone.preprocessing, name))
-            self.register_buffer(name, 255 * values.view(-1, 1, 1))
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        x = (pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std
-        features: Tensor = self.encoder(x)
-        return features.flatten(1)
+    def forward(self, pixels: Tensor) -> Tensor:
+        features: Tensor = super().forward(pixels.permute(0, 3, 1, 2))
+        return features
 
 
-def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | None) -> Any:
+def _exported(network: _PicturesToFeatures, backbone: Backbone, cache: Path | None) -> Any:
     """A session of onnxruntime, from the cache or exported now, if one agrees with the network."""
     if not all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
         return None
@@ -182,36 +166,10 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
             return session
     # The exporter does not know all operations, and models of 2 GB do not fit into a file.
     with suppress(Exception):
-        session = agreeing(content := _export(network, side))
+        example = torch.zeros(2, side, side, 3, dtype=torch.uint8)
+        session = agreeing(content := exported_model(network, example, ["features"]))
         if session is not None and file is not None:
             with suppress(InputError):  # the cache is full or read-only
                 write_atomically(file, content)
         return session
     return None
-
-
-def _export(network: nn.Module, side: int) -> bytes:
-    """The network as an ONNX model for any number of pictures."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        warnings.catch_warnings(),
-        redirect_stdout(StringIO()),
-    ):
-        warnings.simplefilter("ignore")  # from inside the exporter
-        for name in ("torch.onnx", "onnxscript", "onnx_ir"):
-            # They report optional packages and optimisations that are not needed.
-            logging.getLogger(name).setLevel(logging.ERROR)
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            network,
-            (torch.zeros(2, side, side, 3, dtype=torch.uint8),),
-            path,
-            input_names=["x"],
-            output_names=["features"],
-            dynamic_shapes={"pictures": {0: torch.export.Dim("rows", min=1)}},
-            opset_version=18,  # the version that torch writes without converting
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-        return path.read_bytes()

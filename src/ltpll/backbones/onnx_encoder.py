@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +32,8 @@ class OnnxEncoder(nn.Module):
     """An ONNX network from pictures, (batch, 3, height, width), to features, (batch, n_features).
 
     Its bytes are a buffer, so that it is saved, loaded and fingerprinted like any other network.
-
-    Args:
-        content: The model, without external data; empty if `load_state_dict` sets it later.
-        n_features: The number of features; None if it is not known yet.
-        name: What messages call it.
+    They have no external data, and are empty if `load_state_dict` sets them later. The number of
+    features is None if it is not known yet.
     """
 
     content: Tensor
@@ -111,6 +112,33 @@ def read_onnx_encoder(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
     return OnnxEncoder(content, None, str(path)), _preprocessing(
         path, picture_input(session, str(path))
     )
+
+
+def exported_model(network: nn.Module, example: Tensor, outputs: Sequence[str]) -> bytes:
+    """A network as an ONNX model whose input is `x`, for any number of rows like the example's."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        redirect_stdout(StringIO()),
+    ):
+        warnings.simplefilter("ignore")  # from inside the exporter
+        for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+            # They report optional packages and optimisations that are not needed.
+            logging.getLogger(name).setLevel(logging.ERROR)
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            network,
+            (example,),
+            path,
+            input_names=["x"],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("rows", min=1)},),
+            opset_version=18,  # the version that torch writes without converting
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        return path.read_bytes()
 
 
 def onnx_session(content: bytes, name: str, threads: int | None = None) -> Any:

@@ -92,6 +92,7 @@ class NetworksOfCommittee(nn.Module):
         self, committee: Committee, networks: Sequence[nn.Module], kind: torch.dtype
     ) -> None:
         super().__init__()
+        self.goal = committee._check_goal()
         self.networks, self.n_classes = nn.ModuleList(networks), len(committee.classes_)
         self.temperature = committee.temperature_
         centre, scale = (torch.from_numpy(one) for one in _scaling(committee))
@@ -113,7 +114,7 @@ def export_committee(
     feature_names: Sequence[str] = (),
     backbone: Backbone | None = None,
 ) -> None:
-    """Write an ONNX model of a committee, with the contract of `export_onnx`.
+    """Write an ONNX model of a committee, with the contract of `write_onnx`.
 
     Its logits are logarithms of the mixture's probabilities.
 
@@ -147,7 +148,7 @@ def export_committee(
     finish = partial(_finish, forests=forests, log_prior=log_prior, t=committee.temperature_)
     networks_of = NetworksOfCommittee(committee, networks, kind)
     shape = committee.input_shape_
-    write_onnx(networks_of, shape, path, backbone, None, goal, classes, feature_names, finish)
+    write_onnx(networks_of, shape, path, classes, feature_names, backbone, finish)
 
 
 def _scaling(committee: Committee) -> tuple[Numbers, Numbers]:

@@ -70,11 +70,8 @@ class FineTune(Configurable):
     ) -> FineTunedClassifier:
         """Build a classifier; its head is initialised from torch's global random state.
 
-        Args:
-            shape: The shape of a picture, (3, height, width).
-            n_classes: The number of classes.
-            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch
-                norm is frozen.
+        The shape is that of a picture, (3, height, width). If the number of training rows is not
+        known, `freeze_norm="auto"` freezes batch norm.
 
         Raises:
             InputError: If the backbone cannot be trained or does not take such pictures, or if an
@@ -148,13 +145,7 @@ class FineTunedClassifier(Classifier):
 
     The features of pretrained networks differ in length by orders of magnitude, and so would the
     learning rates that suit the head. `calibrate` therefore fixes an offset and a scale of the
-    features.
-
-    Args:
-        encoder: The backbone; parameters without gradients are frozen.
-        head: The linear layer.
-        lr_factor: The learning rate of the encoder, as a multiple of the head's.
-        frozen_norms: The names of the batch norms in the encoder that stay in evaluation mode.
+    features. Parameters of the encoder without gradients are frozen.
     """
 
     encoder: Backbone
@@ -175,13 +166,10 @@ class FineTunedClassifier(Classifier):
 
     @torch.no_grad()
     def calibrate(self, pictures: Tensor) -> None:
-        """Centre the features of these pictures, and scale them to a mean squared length of 128.
+        """Centre the features of normalised pictures, and scale their mean squared length to 128.
 
-        This comes before training. Features that hardly differ get a smaller scale, because noise
-        would be magnified as well.
-
-        Args:
-            pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
+        This comes before training, with a few dozen pictures. Features that hardly differ get a
+        smaller scale, because noise would be magnified as well.
         """
         self.eval()
         parts = [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]

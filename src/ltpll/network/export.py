@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -16,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ltpll import __version__
-from ltpll.backbones import Backbone, Preprocessing
-from ltpll.backbones.onnx_encoder import OnnxEncoder
+from ltpll.backbones import Backbone
+from ltpll.backbones.backbone import PixelsToFeatures
+from ltpll.backbones.onnx_encoder import OnnxEncoder, exported_model
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.interfaces import Goal, Method, Outputs, linear_head
@@ -27,14 +25,10 @@ from ltpll.views.features import FeatureViews
 
 
 class PredictingNetwork(nn.Module):
-    """Maps raw inputs to logits and probabilities.
+    """Maps raw inputs to logits, which are corrected for the goal, and probabilities.
 
-    It normalises them and folds the log-prior into the bias of the model's head.
-
-    Args:
-        predictor: The fitted predictor.
-        goal: "balanced" or "accuracy", as for `Predictor.adjusted`.
-        temperature: Logits are divided by it before they become probabilities.
+    It normalises the inputs, folds the log-prior into the bias of the model's head, and divides the
+    logits by the temperature before they become probabilities.
     """
 
     mean: Tensor
@@ -44,9 +38,11 @@ class PredictingNetwork(nn.Module):
         self, predictor: Predictor, goal: Goal = "balanced", temperature: float = 1.0
     ) -> None:
         super().__init__()
-        self.temperature = temperature
+        self.goal, self.temperature = goal, temperature
         views = predictor.views
         self.pictures = isinstance(views, ImageViews)
+        inside = getattr(predictor.forward_pass.model, "encoder", None)  # if it was fine-tuned
+        self.preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
         if isinstance(views, ImageViews):
             mean, std = (
                 255 * torch.tensor(figures).view(-1, 1, 1) for figures in (views.mean, views.std)
@@ -91,31 +87,21 @@ class PredictingNetwork(nn.Module):
         return logits, torch.softmax(logits / self.temperature, dim=1)
 
 
-class PicturesToPredictions(nn.Module):
+class PicturesToPredictions(PixelsToFeatures):
     """Maps pictures, with pixels from 0 to 255, to logits and probabilities.
 
-    A backbone turns them into the features of the network.
-
-    Args:
-        backbone: The backbone whose features the network was trained on.
-        network: The `PredictingNetwork` for features, or another module with its attributes.
+    `network` is a `PredictingNetwork` for the backbone's features, or has its attributes.
     """
 
-    mean: Tensor
-    std: Tensor
+    pictures = True
 
     def __init__(self, backbone: Backbone, network: Any) -> None:
-        super().__init__()
-        for name in ("mean", "std"):
-            figures = torch.tensor(getattr(backbone.preprocessing, name))
-            self.register_buffer(name, 255 * figures.view(-1, 1, 1))
-        self.backbone = deepcopy(backbone).cpu().float().eval()
-        self.network = network
-        self.temperature = network.temperature
+        super().__init__(backbone)
+        self.network, self.preprocessing = network, backbone.preprocessing
+        self.goal, self.temperature = network.goal, network.temperature
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.backbone((x.float() - self.mean) / self.std)
-        found: tuple[Tensor, Tensor] = self.network(features)
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self.network(super().forward(pixels))
         return found
 
 
@@ -124,16 +110,14 @@ def sidecar(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
-def export_onnx(
-    predictor: Predictor,
+def write_onnx(
+    network: Any,
     shape: tuple[int, ...],
     path: Path,
-    goal: Goal = "balanced",
-    *,
     classes: Sequence[Any],
     feature_names: Sequence[str] = (),
-    temperature: float = 1.0,
-    encoder: Backbone | None = None,
+    backbone: Backbone | None = None,
+    finish: Callable[[Any], None] = lambda model: None,
 ) -> None:
     """Write an ONNX model and, beside it, a JSON file with the description in its metadata.
 
@@ -142,119 +126,62 @@ def export_onnx(
     metadata, whose value is JSON.
 
     Args:
-        predictor: The fitted predictor.
+        network: A `PredictingNetwork`, or another module with its attributes.
         shape: The shape of one example.
         path: The file to write.
-        goal: "balanced" corrects for the class prior, "accuracy" does not.
         classes: The names of the classes.
         feature_names: The names of the features, if they are known.
-        temperature: Logits are divided by it before they become probabilities.
-        encoder: The backbone whose features the classifier was trained on; the model then takes
+        backbone: The backbone whose features the network was trained on; the model then takes
             pictures instead of features.
-
-    Raises:
-        InputError: If the folder does not exist, the views, the method or the backbone cannot be
-            exported, or `ltpll[onnx]` is not installed.
-    """
-    network = PredictingNetwork(predictor, goal, temperature)
-    inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
-    pictures = inside.preprocessing if isinstance(inside, Backbone) else None
-    write_onnx(network, shape, path, encoder, pictures, goal, classes, feature_names)
-
-
-def write_onnx(
-    network: Any,
-    shape: tuple[int, ...],
-    path: Path,
-    encoder: Backbone | None,
-    pictures: Preprocessing | None,
-    goal: Goal,
-    classes: Sequence[Any],
-    feature_names: Sequence[str],
-    finish: Callable[[Any], None] = lambda model: None,
-) -> None:
-    """Write a module as an ONNX model, and its description.
-
-    Args:
-        network: A module with the attributes of a `PredictingNetwork`.
-        shape: The shape of one example.
-        path: The file to write.
-        encoder: As for `export_onnx`.
-        pictures: How pictures become the network's input, if it has a backbone.
-        goal: The goal that it predicts for.
-        classes: The names of the classes.
-        feature_names: The names of the features, if they are known.
         finish: Called with the model, to make logits and probabilities of what `network` returns
             if that is something else.
+
+    Raises:
+        InputError: If the folder does not exist, the backbone cannot be exported, or `ltpll[onnx]`
+            is not installed.
     """
     with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnx
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
-    if encoder is not None:
-        network, pictures = _with_encoder(encoder, shape, network), encoder.preprocessing
-        shape = (3, pictures.side, pictures.side)
-    rows = torch.export.Dim("rows", min=1)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # from inside the exporter
-        # It reports optional packages that are not needed.
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        made = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            network,
-            (torch.zeros(2, *shape, dtype=network.mean.dtype),),
-            made,
-            input_names=["x"],
-            output_names=["logits", "probabilities"],
-            dynamic_shapes={"x": {0: rows}},
-            opset_version=18,  # the version that torch writes without converting
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-        model = onnx.load(made)
+    if backbone is not None:
+        if isinstance(backbone.encoder, OnnxEncoder):
+            raise InputError(
+                f"The backbone {backbone.name!r} is an ONNX model itself: export the classifier "
+                "alone, and give it the backbone's features."
+            )
+        if network.pictures or shape != (backbone.n_features,):
+            raise InputError(
+                f"The backbone {backbone.name!r} gives {backbone.n_features} features, but the "
+                f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone "
+                "whose features it was trained on."
+            )
+        network = PicturesToPredictions(backbone, network).cpu()
+        shape = (3, backbone.preprocessing.side, backbone.preprocessing.side)
+    example = torch.zeros(2, *shape, dtype=network.mean.dtype)
+    model = onnx.load_from_string(exported_model(network, example, ["logits", "probabilities"]))
     finish(model)
     to_text = partial(json.dumps, ensure_ascii=False)
-    facts = _description(network, shape, pictures, goal, classes, feature_names)
+    facts = _description(network, shape, classes, feature_names)
     onnx.helper.set_model_props(model, {name: to_text(each) for name, each in facts.items()})
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
     write_atomically(sidecar(path), f"{to_text(facts, indent=1)}\n".encode())
 
 
-def _with_encoder(encoder: Backbone, shape: tuple[int, ...], network: Any) -> PicturesToPredictions:
-    if isinstance(encoder.encoder, OnnxEncoder):
-        raise InputError(
-            f"The backbone {encoder.name!r} is an ONNX model itself: export the classifier alone, "
-            "and give it the backbone's features."
-        )
-    if network.pictures or shape != (encoder.n_features,):
-        raise InputError(
-            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the "
-            f"classifier takes inputs of shape {tuple(shape)}: export it with the backbone whose "
-            "features it was trained on."
-        )
-    return PicturesToPredictions(encoder, network)
-
-
 def _description(
-    network: Any,
-    shape: tuple[int, ...],
-    pictures: Preprocessing | None,
-    goal: Goal,
-    classes: Sequence[Any],
-    feature_names: Sequence[str],
+    network: Any, shape: tuple[int, ...], classes: Sequence[Any], feature_names: Sequence[str]
 ) -> dict[str, Any]:
     """What a user of an exported model needs to know, as JSON values (docs/python.md)."""
     kind = str(network.mean.dtype).removeprefix("torch.")
     given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": kind}
     layout, standardised = "rows, channels, height, width", "(x - mean) / std"
-    if isinstance(network, PicturesToPredictions) or network.pictures:
+    if network.pictures:
         given |= {"values": "pixels from 0 to 255", "layout": layout, "channels": "RGB"}
         given |= {"height": shape[1], "width": shape[2]}
-        if pictures is not None:
-            given |= {"fit": pictures.fit, "resize": pictures.resize, "resample": pictures.resample}
+        if (how := network.preprocessing) is not None:
+            given |= {"fit": how.fit, "resize": how.resize, "resample": how.resample}
     elif len(shape) == 3:
         given |= {"values": "images of the numbers used for training", "layout": layout}
     else:
@@ -269,7 +196,7 @@ def _description(
             "std": network.std.flatten().tolist(),
         },
         "outputs": ["logits", "probabilities"],
-        "goal": goal,
+        "goal": network.goal,
         "temperature": network.temperature,
         "version": f"ltpll {__version__}",
     }

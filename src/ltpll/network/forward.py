@@ -19,12 +19,8 @@ CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 class ForwardPass:
     """Runs a model and returns float32 logits and features, whatever lower precision it runs in.
 
-    Args:
-        model: The network; its forward returns (logits, features).
-        device: The device the model is on.
-        precision: "float32", or "bfloat16" for autocast.
-        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager"
-            runs it unchanged.
+    The precision is "float32", or "bfloat16" for autocast. The engine "compiled" compiles the
+    network, "captured" prepares it for CUDA graphs, "eager" runs it unchanged.
     """
 
     def __init__(

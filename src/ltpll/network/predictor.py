@@ -26,15 +26,10 @@ def prediction_batch_size(inputs: Tensor, n_classes: int) -> int:
 
 
 class Predictor:
-    """Everything that is needed to predict after training.
+    """Predicts with a trained network and the parts that it was trained with.
 
-    Args:
-        forward_pass: The network on its device.
-        method: The method it was trained with.
-        rebalancer: The rebalancer it was trained with.
-        views: The views it was trained on; their `plain` prepares inputs without augmentation.
-        extras: The extras it was trained with; one of them may have a head for balanced
-            predictions.
+    The views' `plain` prepares inputs without augmentation. One of the extras may have a head for
+    balanced predictions.
     """
 
     def __init__(

@@ -41,12 +41,7 @@ def content_digest(file: str) -> bytes:
 
 
 class EmbeddingCache:
-    """The embeddings of one backbone in a database, to which several processes may add.
-
-    Args:
-        folder: The folder, which is created.
-        n_features: The length of an embedding.
-    """
+    """Embeddings of one backbone in a database, to which several processes may add."""
 
     def __init__(self, folder: Path, n_features: int) -> None:
         check_writable(folder, WAY_OUT)

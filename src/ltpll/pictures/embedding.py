@@ -39,36 +39,16 @@ def embedded_pictures(
     """Embed pictures with a pretrained network, into memory or, in constant memory, into a file.
 
     The file appears when it is complete, with a table beside it, `.rows.csv`, that gives the
-    picture of every row and the reason for every picture that was left out. After an interrupt or
-    a crash, the same call takes what was done from the cache.
+    picture of every row and the reason for every picture that was left out. After an interrupt or a
+    crash, the same call takes what was done from the cache.
 
-    Args:
-        folder: The folder that the paths are relative to.
-        paths: One file per row; links are followed, but must not lead out of the folder.
-        backbone: The network and its preprocessing.
-        cache: A folder that keeps embeddings, such as `embedding_cache_folder()`, so that no
-            picture is embedded twice.
-        out: The .npy file to write; by default none.
-        on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
-        on_progress: Called with the number of pictures that are done and the total.
-        device: "cpu", "cuda" or "auto".
-        precision: "float32" or "bfloat16".
-
-    Returns:
-        The features of the pictures that could be read, mapped from the file if there is one, and
-        the problems of the others.
+    `folder`, `paths`, `on_error` and `on_progress` are those of `read_pictures`; `cache` is a
+    folder that keeps embeddings, such as `embedding_cache_folder()`. The features are mapped from
+    the file if there is one.
 
     Raises:
-        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), no
-            picture can be read, or `out` cannot be written.
-
-    Examples:
-        >>> from ltpll.backbones import Preprocessing
-        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
-        >>> backbone = Backbone(network, Preprocessing(side=32))
-        >>> paths = ["a.jpg", "b.jpg"]
-        >>> embedded_pictures(Path("photos"), paths, backbone, cache=Path("cache")).x.shape
-        (2, 8)
+        InputError: A picture cannot be read and `on_error` is not "skip", a path leads out of the
+            folder, no picture can be read, or `out` cannot be written.
     """
     if out is not None:
         check_features_file(out)

@@ -56,20 +56,11 @@ def split_box(path: str) -> tuple[str, tuple[float, ...] | None]:
 def list_pictures(folder: Path) -> list[str]:
     """Find the pictures of a folder and the folders below it, by the suffixes of their names.
 
-    Hidden files, linked folders and links that lead out of the folder are left out.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        Paths relative to the folder, with forward slashes, sorted.
+    Hidden files, linked folders and links that lead out of the folder are left out. The paths are
+    relative to the folder, with forward slashes, and sorted.
 
     Raises:
         InputError: There is no such folder, it has no pictures, or a name is not UTF-8.
-
-    Examples:
-        >>> list_pictures(Path("photos"))
-        ['a.jpg', 'b.jpg']
     """
     root, found = _resolved_folder(folder), []
     for here, folders, files in os.walk(root):

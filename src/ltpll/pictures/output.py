@@ -42,17 +42,10 @@ def write_features(
     names: Mapping[str, Sequence[str]],
     problems: Mapping[int, str] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Copy features from a cache to an .npy file, and write the table beside it.
+    """Copy features from a cache to an .npy file, write the table beside it, and map the file.
 
-    Args:
-        out: The file to write.
-        stored: The cache.
-        digests: What is cached, by the rows of a table.
-        names: Columns that name all rows of the table.
-        problems: Why other rows are left out.
-
-    Returns:
-        The features, mapped from the file.
+    `digests` says by row what is cached, `problems` why other rows are left out; the columns of
+    `names` name all rows.
     """
 
     def write(file: Any) -> None:
@@ -75,12 +68,7 @@ def write_features(
 
 
 def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
-    """The paths or ids of the n rows of an .npy file, as `ltpll embed` wrote them beside it.
-
-    Returns:
-        For each of "path" and "id", as far as they are there, the text of every row; nothing if
-        `ltpll embed` did not write the file, or the rows have no names.
-    """
+    """The paths and ids of the n rows of an .npy file, as far as `ltpll embed` wrote them."""
     path = rows_file(out)
     if out.suffix.lower() != ".npy" or not path.is_file():
         return {}
@@ -104,9 +92,7 @@ def read_picture_names(out: Path, n: int) -> dict[str, list[str]]:
 def paths_in_table(path: Path, name: str | None = None) -> tuple[str, list[str]]:
     """The column of a table that names pictures, and the different paths in it, in order.
 
-    Args:
-        path: The table.
-        name: The column; by default path, or else id.
+    By default it is path, or else id.
     """
     table = open_table(path)
     found = name or next((one for one in (PATH, ID) if one in table.names), None)

@@ -57,27 +57,13 @@ def read_pictures(
     """Read pictures as squares; transparent pictures get a white background.
 
     More than a gibibyte of them is stored in a file of the cache folder that has no name, so that
-    it is gone when the array is.
-
-    Args:
-        folder: The folder that the paths are relative to.
-        paths: One file per row, or a part of one (see `with_box`); links are followed, but must not
-            lead out of the folder.
-        side: Width and height in pixels of squares that are padded with black; or a backbone's
-            preprocessing.
-        on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
-        on_progress: Called with the number of pictures read so far and the total.
-
-    Returns:
-        The pictures that could be read, and the problems of the others.
+    it is gone when the array is. Paths are those of files in the folder, or of parts of them (see
+    `with_box`). `side` is that of squares that are padded with black, or a backbone's
+    preprocessing. `on_progress` is called with the number of pictures read so far and the total.
 
     Raises:
-        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), no
-            picture can be read, or the disk is full.
-
-    Examples:
-        >>> read_pictures(Path("photos"), ["a.jpg", "b.jpg"], side=64).x.shape
-        (2, 64, 64, 3)
+        InputError: A picture cannot be read and `on_error` is not "skip", a path leads out of the
+            folder, no picture can be read, or the disk is full.
     """
     how = side if isinstance(side, Preprocessing) else Preprocessing(side)
     n, shape = len(paths), (len(paths), how.side, how.side, 3)
@@ -105,11 +91,9 @@ def call_for_pictures(
 ) -> Generator[R | str]:
     """Call a function with the file of each picture in threads; the results are in order.
 
-    At most `ahead` files are begun before their results are asked for. Pillow's warnings about
-    unusual files are not shown.
-
-    Yields:
-        The result, or what is wrong with the picture if the function raises a `PictureError`.
+    If the function raises a `PictureError`, the result says what is wrong with the picture. At most
+    `ahead` files are begun before their results are asked for. Pillow's warnings about unusual
+    files are not shown.
 
     Raises:
         InputError: A picture cannot be read and `on_error` is "stop", none can be read, or a path

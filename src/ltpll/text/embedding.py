@@ -42,22 +42,10 @@ def embed_texts(
     on_progress: Callable[[int, int], object] | None = None,
     device: str = "auto",
 ) -> npt.NDArray[np.float32]:
-    """Write the features of texts to an .npy file, in constant memory, as for pictures.
+    """Write the features of texts to an .npy file, in constant memory, and map it.
 
-    Args:
-        rows: The texts, and their ids if there are any, as from `read_texts`.
-        encoder: The encoder, whose `n_cut` is set as by `encode`.
-        out: The file to write.
-        cache: A folder that keeps features, such as `embedding_cache_folder()`, so that no text is
-            encoded twice. After an interrupt, the same call goes on.
-        on_progress: Called with the number of texts that are done and the total.
-        device: "auto" (CUDA if available), "cpu" or "cuda".
-
-    Returns:
-        The features, mapped from the file.
-
-    Raises:
-        InputError: They cannot be encoded, or the cache or `out` cannot be written.
+    The texts and their ids, if there are any, are those of `read_texts`. The cache is a folder that
+    keeps features, so that no text is encoded twice, also after an interrupt.
     """
     check_features_file(out)
     stored, digests = store_texts(rows["text"], encoder, cache, on_progress, device)

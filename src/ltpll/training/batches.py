@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,12 +14,8 @@ from ltpll.training.checkpoint import under_prefix, with_prefix
 from ltpll.training.distributed import World
 
 T = TypeVar("T")
-
-
-class DrawViews(Protocol):
-    """Draws the views of some rows, or the same views of only those at the given places."""
-
-    def __call__(self, rows: Tensor, /, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
+DrawViews = Callable[..., tuple[Tensor, ...]]
+"""Draws the views of some rows, or with a second argument only those at these places."""
 
 
 class BatchSampler:
@@ -29,14 +25,8 @@ class BatchSampler:
     middle of an epoch, it suffices to know the random states from which the order and the current
     views were drawn, and the number of steps done.
 
-    Args:
-        n: The number of rows.
-        batch_size: Rows per batch, of all processes together.
-        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is
-            always dropped.
-        chunk: Rows per draw of views.
-        generator: The source of the order.
-        world: The processes that train together; each gets the views of its share of every batch.
+    `batch_size` counts the rows of all processes together; each process of `world` gets the views
+    of its share of every batch. A last batch with fewer rows than processes is always dropped.
     """
 
     def __init__(
@@ -71,11 +61,8 @@ class BatchSampler:
     ) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """Yield the rows of the remaining batches and the views of this process's share of them.
 
-        `step` is incremented before a batch is yielded.
-
-        Args:
-            draw: Draws the views of some rows.
-            announce: Called after each draw with the rows of the next one.
+        `step` is incremented before a batch is yielded. `draw` draws the views of some rows; after
+        each draw, `announce` is called with the rows of the next one.
         """
         order = self._draw("order", self._draw_order, again=self.step > 0)
         chunks = order.split(self.size * self.batches_per_draw)

@@ -65,22 +65,10 @@ class Callback:
 
 
 class OnEpoch(Callback):
-    """Calls a function with the record of every epoch.
+    """Calls a function with the record of every epoch."""
 
-    When training resumes, `on_resume` is called with the number of finished epochs.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[dict[str, Any]], None],
-        on_resume: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[[dict[str, Any]], None]) -> None:
         self.function = function
-        self._on_resume = on_resume
-
-    def on_resume(self, trainer: PartialLabelTrainer) -> None:
-        if self._on_resume:
-            self._on_resume(trainer.epoch)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
         self.function(record)
@@ -138,7 +126,6 @@ class Checkpoint(Callback):
         self.path = Path(path)
         self.every = whole_number(every, 1, "every")
         self.min_seconds = in_range(min_seconds, "min_seconds", 0)
-        self._saved_at, self._saved = -math.inf, (-1, -1)
 
     def exists(self, trainer: PartialLabelTrainer) -> bool:
         """Whether there is a checkpoint to resume from."""

@@ -52,11 +52,7 @@ def _in_order(content: bytes) -> bytes:
 
 
 def read_checkpoint(path: Path, *, advice: str = ADVICE) -> tuple[Tensors, Values]:
-    """Return the tensors and values of a file.
-
-    Args:
-        path: The file.
-        advice: What the user can do about an unusable file.
+    """Return the tensors and values of a file; `advice` is for a user whose file is unusable.
 
     Raises:
         VersionError: If the file has another version of the format.

@@ -30,10 +30,8 @@ MOMENT = 1.0  # seconds by which the process that is to blame exits first, so th
 class World:
     """The processes that train together, seen from one of them; by default a single process.
 
-    Args:
-        rank: The number of this process, from 0.
-        size: The number of processes.
-        control: The process group for decisions, which may differ from the group for gradients.
+    Decisions are exchanged in the process group `control`, which may differ from the group for
+    gradients.
     """
 
     def __init__(
@@ -73,14 +71,10 @@ class World:
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
     def gather_outputs(self, outputs: Outputs, n: int) -> Outputs:
-        """Gather the network's outputs, from which every process computes the whole loss.
+        """Gather the outputs for n rows, from which every process computes the whole loss.
 
         Gradients flow back to this process's own rows, multiplied by the number of processes,
         because gradients are averaged where the sum is needed.
-
-        Args:
-            outputs: The outputs of this process's shares.
-            n: The total number of rows of each view.
         """
         if self.alone or not outputs.logits:
             return outputs

@@ -41,11 +41,8 @@ Predict = Callable[[Any, Any, Candidates], Tensors]
 class KeptFolds:
     """Where the training runs of a cross-validation are kept, so that they can be resumed.
 
-    Args:
-        folder: A folder.
-        pattern: The name of the file with the predictions of a finished training, with `*` for its
-            number.
-        seconds: The minimum time between two checkpoints of a training run.
+    `pattern` is the name of a file with the predictions of a finished training, with `*` for its
+    number; `seconds` is the minimum time between two checkpoints of a training run.
     """
 
     folder: Path
@@ -95,14 +92,8 @@ class KeptFolds:
 class FoldRun:
     """A training run on the other rows of a fold, which then predicts its own.
 
-    Args:
-        number: The number of the run, from 0.
-        classifier: A `PartialLabelClassifier`, of which a copy is trained.
-        x: The examples.
-        fold: The rows to train on and the rows to predict.
-        predict: Makes the predictions.
-        scores: The scores of a comparison that the rebalancer "auto" made on all rows.
-        rows_of: Selects rows of the examples.
+    A copy of `classifier`, a `PartialLabelClassifier`, is trained on `fold[0]` and predicts
+    `fold[1]`. `scores` are those of a comparison that the rebalancer "auto" made on all rows.
     """
 
     number: int
@@ -175,13 +166,8 @@ def train_in_processes(
 ) -> None:
     """Train the runs that are not kept yet at once, each in a process with one thread.
 
-    Args:
-        runs: The runs; their numbers are those of the parts of the stage.
-        sets: The candidate sets of all examples.
-        kept: Where finished and interrupted runs are kept.
-        stage: All runs, with the number of processes; the plan of `progress` contains it. With one,
-            nothing is trained.
-        progress: Reports the progress.
+    The numbers of the runs are those of the parts of `stage`, which the plan of `progress`
+    contains. If the stage has one worker, nothing is trained.
     """
     missing = [run for run in runs if kept.read(run.number) is None]
     for run in set(runs) - set(missing):

@@ -20,11 +20,7 @@ class Inputs:
 
     In the latter case they are in main memory or a memory-mapped file, and a thread copies the
     announced rows while the device computes. On CUDA it fills pinned memory, from which the device
-    reads by itself.
-
-    Args:
-        x: The inputs; on a CPU they are not copied.
-        device: The device of the training.
+    reads by itself. On a CPU, inputs that fit are not copied.
     """
 
     def __init__(self, x: Tensor, device: torch.device) -> None:

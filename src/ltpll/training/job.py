@@ -17,11 +17,8 @@ LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing
 class Part:
     """One training of a job.
 
-    Args:
-        name: What is trained; empty if the job has one part.
-        epochs: The number of epochs.
-        cost: The work of an epoch, in a unit that all parts share.
-        done: The finished epochs, with the fraction of the current one.
+    Costs, the work of an epoch, have a unit that all parts share. The finished epochs count the
+    fraction of the current one. The name is empty if the job has one part.
     """
 
     name: str
@@ -42,12 +39,9 @@ class Part:
 
 @dataclass(eq=False)
 class Stage:
-    """Parts that are trained one after the other or, with several workers, in parallel.
+    """Parts that are trained in their order or, with several workers, in parallel.
 
-    Args:
-        parts: The parts, in the order in which they start.
-        workers: How many of them train at once.
-        name: What the parts are called together; needed if they train in parallel.
+    If they train in parallel, they need a name for all of them together.
     """
 
     parts: Sequence[Part]

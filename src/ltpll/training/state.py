@@ -32,13 +32,8 @@ LONG_LIST = 1000  # numbers
 class TrainingState:
     """The changing state of a training run: weights, optimizer, targets, random states, progress.
 
-    Args:
-        modules: The trained modules by name: model, method, rebalancer and extras.
-        optimizer: Their optimizer.
-        generator: The generator that batches and views are drawn from.
-        random: torch's global random state as the training sees it.
-        n_skipped: The number of skipped batches of the epoch, a scalar tensor.
-        threads: The number of CPU threads in use.
+    `modules` are model, method, rebalancer and extras; batches and views are drawn from
+    `generator`, and layers draw from `random`, torch's global random state as the training sees it.
     """
 
     def __init__(
@@ -112,13 +107,10 @@ class TrainingState:
     ) -> None:
         """Restore what `state_dict` returned.
 
-        Args:
-            tensors: The tensors of a checkpoint.
-            values: Its plain values.
-            start_epoch: Called with the seconds already spent, if the checkpoint lies within an
-                epoch: what the parts do at its start comes before their tensors are restored.
-            with_random: Whether to restore torch's random state, which belongs to the first process
-                of several.
+        If the checkpoint lies within an epoch, `start_epoch` is called with the seconds already
+        spent: what the parts do at its start comes before their tensors are restored. Without
+        `with_random`, torch's random state is left alone; it belongs to the first process of
+        several.
         """
         self.epoch = int(values["epoch"])
         self.history = list(values["history"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import OpenSets
-from ltpll.errors import InputError, first_line
+from ltpll.errors import InputError, first_line, shown
 from ltpll.formatting import counted
 from ltpll.interfaces import (
     Batch,
@@ -50,7 +51,6 @@ from ltpll.training.nonfinite import (
     StopOnNonFinite,
     not_finite_error,
 )
-from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.validation import chosen_device, in_range, whole_number
@@ -58,6 +58,7 @@ from ltpll.views import Views, ViewSource
 
 # The share of the epochs in which the weight of classes outside the sets rises to its full value.
 OPEN_RAMP = 0.03
+STEP_FACTOR = 0.1  # of the learning rate after each milestone
 
 
 class PartialLabelTrainer:
@@ -714,10 +715,8 @@ class PartialLabelTrainer:
         targets, done = initial_targets(self.sets, dtype=self.forward_pass.dtype), 0
         for outputs, candidates in self.plain_outputs():
             rows = torch.arange(done, done + len(candidates), device=self.device)
-            logits, known = (
-                self.predictor.adjusted(outputs, "accuracy"),
-                self.sets.log_weights(rows),
-            )
+            logits = self.predictor.adjusted(outputs, "accuracy")
+            known = self.sets.log_weights(rows)
             logits = logits if known is None else logits + known
             targets[rows] = restricted_softmax(logits, candidates)
             done += len(rows)
@@ -730,3 +729,28 @@ class PartialLabelTrainer:
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
         return self.predictor.predict(x, goal)
+
+
+# ---- the learning rate ---------------------------------------------------------------------------
+
+
+def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
+    """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
+    return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2
+
+
+def step_rate(epoch: int, milestones: Sequence[int], start: float) -> float:
+    """The learning rate of an epoch, multiplied by 0.1 after each of `milestones` epochs."""
+    return start * STEP_FACTOR ** bisect_right(milestones, epoch)
+
+
+def check_milestones(milestones: Sequence[int], n_epochs: int) -> tuple[int, ...]:
+    """Check that milestones are increasing numbers of epochs, each followed by an epoch."""
+    numbers = list(milestones)
+    whole = {type(number) for number in numbers} <= {int}
+    if not whole or sorted({*numbers} & {*range(1, n_epochs)}) != numbers:
+        raise InputError(
+            f"milestones is {shown(numbers)}: they must be increasing numbers of epochs, at least "
+            f"1 and below {n_epochs}, the number of epochs in which the learning rate falls."
+        )
+    return tuple(numbers)

@@ -1,4 +1,4 @@
-"""Simple views for small images and feature vectors, and `Views`, a pair of policies."""
+"""`Views`, a weak and a strong policy, and `ViewSource`, the base class of all views."""
 
 from __future__ import annotations
 
@@ -9,52 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ltpll.errors import InputError
 from ltpll.interfaces import ViewKind
-from ltpll.views.crops import squares
 
 ViewPolicy = Callable[[Tensor, torch.Generator], Tensor]
 """Returns a random variant of a batch, of the same shape; only the generator is random."""
-
-
-@dataclass(frozen=True)
-class Shift:
-    """Shifts images by up to `pixels` each way; the border gets the smallest value of the image."""
-
-    pixels: int = 1
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        batch, _, height, width = x.shape
-        draw = torch.randint(
-            -self.pixels, self.pixels + 1, (2, batch, 1, 1), generator=generator, device=x.device
-        )
-        rows = torch.arange(height, device=x.device).view(1, -1, 1) + draw[0]
-        columns = torch.arange(width, device=x.device).view(1, 1, -1) + draw[1]
-        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-        flat = (rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)).view(batch, 1, -1)
-        moved = x.flatten(2).gather(2, flat.expand(-1, x.shape[1], -1)).view_as(x)
-        return torch.where(inside[:, None], moved, x.amin((2, 3), keepdim=True))
-
-
-@dataclass(frozen=True)
-class Cutout:
-    """Sets a random square of `side` pixels to zero, the mean of standardised images."""
-
-    side: int = 3
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        batch, _, height, width = x.shape
-        if self.side > min(height, width):
-            raise InputError(
-                f"A hole of side {self.side} does not fit into images of {height} × {width}: "
-                "choose a smaller side."
-            )
-        drawn: dict[str, Any] = {"generator": generator, "device": x.device}
-        top, left = (
-            torch.randint(0, length - self.side + 1, (batch, 1), **drawn)
-            for length in (height, width)
-        )
-        return x.masked_fill(squares((height, width), top, left, self.side - 1), 0.0)
 
 
 @dataclass(frozen=True)
@@ -111,8 +69,10 @@ class Views(ViewSource):
         strong: The functions that make a strong view.
 
     Examples:
-        >>> from ltpll.views import Cutout
-        >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
+        >>> def flip(x, generator):
+        ...     chosen = torch.rand(len(x), 1, 1, 1, generator=generator, device=x.device) < 0.5
+        ...     return torch.where(chosen, x.flip(3), x)
+        >>> views = Views(weak=(flip,), strong=(flip, Jitter(0.3)))
         >>> classifier = PartialLabelClassifier("corr", views=views)
     """
 

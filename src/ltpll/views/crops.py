@@ -148,24 +148,13 @@ def random_hole(
 
 def cut_out(x: Tensor, hole: Hole) -> Tensor:
     """Fill the hole of each image, through its last row and column, as Pillow does."""
-    cut = squares(x.shape[2:], hole.top[:, None], hole.left[:, None], hole.side[:, None])
+    inside = []
+    for length, first in zip(x.shape[2:], (hole.top, hole.left), strict=True):
+        offset = torch.arange(length, device=x.device) - first[:, None]
+        inside.append((offset >= 0) & (offset <= hole.side[:, None]))
+    cut = (inside[0][:, :, None] & inside[1][:, None])[:, None]
     # Products of uint8, because torch.where takes twenty times as long on a CPU.
     return x * ~cut + per_channel(HOLE, x.device).to(torch.uint8) * cut
-
-
-def squares(size: Sequence[int], top: Tensor, left: Tensor, last: Tensor | int) -> Tensor:
-    """Which pixels lie in each image's square, (batch, 1, rows, columns).
-
-    Args:
-        size: The number of rows and of columns.
-        top, left: The first row and column of each square, (batch, 1).
-        last: The distance to its last ones.
-    """
-    inside = []
-    for length, first in zip(size, (top, left), strict=True):
-        offset = torch.arange(length, device=first.device) - first
-        inside.append((offset >= 0) & (offset <= last))
-    return (inside[0][:, :, None] & inside[1][:, None])[:, None]
 
 
 def per_channel(values: Sequence[float], device: torch.device) -> Tensor:

@@ -12,8 +12,9 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.run import Record, Run
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.views import Cutout, Jitter, Shift, Views
+from ltpll.views import Jitter, Views
 from ltpll_research.recording import code_fingerprint, record_training, seed_streams
+from ltpll_research.studies.digit_views import Cutout, Shift
 
 METHODS_SHOWN = ("proden", "corr")
 REBALANCERS_SHOWN = ("none", "records", "anchor")
