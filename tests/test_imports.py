@@ -29,7 +29,7 @@ LAYERS = [
     ["methods", "rebalancers", "extras", "models", "views"],
     ["parts", "network"],
     ["training"],
-    ["evaluation", "analysis", "tables", "synthetic", "pruning"],
+    ["evaluation", "analysis", "tables", "synthetic"],
     ["comparison", "missing_share", "pictures"],
     ["text"],
     ["columns", "convert", "estimator", "runs"],
