@@ -30,7 +30,7 @@ LAYERS = [
     ["parts", "network"],
     ["training"],
     ["evaluation", "analysis", "tables", "synthetic"],
-    ["comparison", "missing_share", "pictures"],
+    ["before_training", "pictures"],
     ["text"],
     ["columns", "convert", "estimator", "runs"],
     ["committee"],

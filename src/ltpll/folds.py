@@ -21,8 +21,6 @@ from ltpll.validation import whole_number
 # A class with fewer groups per fold than this is spread over the folds; chance spreads the others
 # well enough.
 RARE = 20
-ESTIMATE_FOLDS = 3  # of estimates that are made before training
-FEWEST_ROWS = 60  # with fewer, these estimates are mostly noise
 Rows = npt.NDArray[np.int64]
 
 
@@ -141,16 +139,6 @@ def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Row
             f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since "
             f"each fold must leave {needed} to train on: add rows, or use {option('folds', 0)}."
         )
-
-
-def enough_to_estimate(sets: Candidates) -> bool:
-    """Whether there are enough rows and groups for estimates that are made before training."""
-    return len(sets) >= FEWEST_ROWS and number_of_groups(sets) >= ESTIMATE_FOLDS
-
-
-def estimate_splits(sets: Candidates) -> list[tuple[Rows, Rows]]:
-    """The folds of estimates that are made before training, as `fold_splits` returns them."""
-    return fold_splits(sets, ESTIMATE_FOLDS, seed=0)
 
 
 def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Rows, Rows]]:
