@@ -82,18 +82,8 @@ def describe(
 ) -> Description:
     """Compute statistics of candidate sets.
 
-    Args:
-        candidates: The candidate sets.
-        labels: True class numbers, −1 where unknown. If all are known, they add class counts and
-            the errors of the estimated priors.
-        most_pairs: The number of most frequent pairs of classes to list.
-
-    Returns:
-        Sizes, pairs, and the class prior with its bounds.
-
-    Examples:
-        >>> describe(Candidates.of(["cat|fox", "dog", "cat"])).mean_size
-        1.3333333333333333
+    If all true `labels` are known (−1 where not), they add class counts and the errors of the
+    estimated priors.
     """
     sets, prior = distinct_sets(candidates), estimate_prior(candidates)
     n, n_classes = sets.n, candidates.n_classes

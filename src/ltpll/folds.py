@@ -126,19 +126,14 @@ def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Row
     """Refuse folds that leave too little to train on, before any training."""
     groups = "" if sets.groups is None else f" in {counted(number_of_groups(sets), 'group')}"
     for others, _ in folds:
-        first = int(others[0])
-        if len(others) < 2:
-            needed = "at least two rows"
-        elif all(sets.row(row) == sets.row(first) for row in others):
-            needed = "rows with different candidates"
-        elif bool((x[others[1]] == x[first]).all()) and bool((x[others] == x[first]).all()):
-            needed = "rows with different features"
-        else:
-            continue
-        raise InputError(
-            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since "
-            f"each fold must leave {needed} to train on: add rows, or use {option('folds', 0)}."
-        )
+        first, last = int(others[0]), int(others[-1])
+        equal_sets = all(sets.row(row) == sets.row(first) for row in others)
+        if equal_sets or ((x[last] == x[first]).all() and (x[others] == x[first]).all()):
+            which = f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds"
+            raise InputError(
+                f"{which}, since each fold must leave rows with different candidates and different "
+                f"features to train on: add rows, or use {option('folds', 0)}."
+            )
 
 
 def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Rows, Rows]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -204,24 +205,19 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if not labels:
-        return np.zeros(0, dtype=np.int64)
-    try:
-        values = np.asarray(labels)
+    """The labels as integers."""
+
+    def is_whole(label: Any) -> bool:
+        number = isinstance(label, (int, float, np.number)) and not isinstance(label, bool)
+        return number and label % 1 == 0 and abs(label) < 2**63
+
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        values = np.asarray(labels or np.zeros(0, dtype=np.int64))
         with np.errstate(invalid="ignore"):
             numbers = values.astype(np.int64)
         if values.ndim == 1 and values.dtype.kind in "fiu" and (numbers == values).all():
             return numbers
-    except (TypeError, ValueError, OverflowError):
-        pass
-    number: Any = (int, float, np.number)
-    wrong = (
-        k
-        for k, label in enumerate(labels)
-        if isinstance(label, bool)
-        or not (isinstance(label, number) and label % 1 == 0 and abs(label) < 2**63)
-    )
-    first = next(wrong, 0)
+    first = next((k for k, label in enumerate(labels) if not is_whole(label)), 0)
     which = f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}"
     raise InputError(
         f"{which}: candidates are all names, or all whole numbers from 0, unless the list of "

@@ -40,7 +40,9 @@ class Taxonomy:
             TopologicalSorter(self._children).prepare()
         except CycleError as error:
             which = f"{shown(error.args[1][0])} is among its own parents"
-            raise InputError(f"The taxonomy goes round in a circle: {which}; correct one.") from None
+            raise InputError(
+                f"The taxonomy goes round in a circle: {which}; correct one."
+            ) from None
         self.names = dict.fromkeys((*self._children, *parents))
         roots = (name for name in self.names if not parents.get(name))
         self.leaves = tuple(chain.from_iterable(map(self._leaves_below, roots)))
@@ -98,9 +100,6 @@ def build_taxonomy(
     for i, (name, parent, rank) in enumerate(entries):
         if not name:
             raise InputError(f"{where(i)} has no name: name a class or a group, or drop it.")
-        if name == parent:
-            which = f"{where(i)} makes {shown(name)} its own parent"
-            raise InputError(f"{which}: name another parent, or none for a root.")
         for what, value, known in (("parent", parent, parents), ("rank", rank, ranks)):
             if value or what == "parent":
                 before = known.setdefault(name, value)

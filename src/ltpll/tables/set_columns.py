@@ -141,8 +141,7 @@ class ClassColumns(CollectedSets):
         """The sets, with the columns' classes unless others are given."""
         if classes is None and rules.taxonomy is None:
             classes = self.names
-        entries = Entries(*self.joined(), self.names, 0, self.joined_scores())
-        found = class_sets(entries, classes, rules, row=self.row)
+        found = class_sets(self.joined(self.names), classes, rules, row=self.row)
         return Candidates.from_sets(found, self.row, scores)
 
 
