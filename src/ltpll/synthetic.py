@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.cells import PLAIN_ROW, CollectedSets
 from ltpll.candidates.parsing import CLASS_LIMIT
 from ltpll.errors import InputError
 from ltpll.formatting import counted
@@ -198,15 +199,15 @@ def join_labels(
         inside = in_range(factor * ambiguity, "The ambiguity inside a superclass", 0, 1)
         probability = np.where(superclass[:, None] == superclass[None, :], inside, outside)
     y = check_class_numbers(labels, n_classes)
-    sets, sizes = [], [np.zeros(1, dtype=np.int64)]
+    sets = CollectedSets(PLAIN_ROW)
     chunk = max(1, VALUES_PER_PASS // n_classes)
     for start in range(0, len(y), chunk):
         part = y[start : start + chunk]
         joined = rng.random((len(part), n_classes)) < probability[part]
         joined[np.arange(len(part)), part] = True
-        sizes.append(joined.sum(1))
-        sets.append(np.nonzero(joined)[1])
-    return Candidates.from_flat(np.cumsum(np.concatenate(sizes)), np.concatenate(sets), n_classes)
+        sets.add_codes(*np.nonzero(joined), len(part))
+    found = sets.joined(())
+    return Candidates.from_flat(found.indptr, found.codes, n_classes)
 
 
 def top_k_candidates(

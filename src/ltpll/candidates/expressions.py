@@ -31,10 +31,8 @@ from ltpll.candidates.cells import (
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, option, shown
-from ltpll.formatting import format_names
 
 EMPTY = ("stop", "all")  # what a row without entries means: a mistake, or every class
-MOST_NAMES = 5  # of a set that an error message shows
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -179,7 +177,7 @@ class _Column:
     def look_up(self, classes: Sequence[Any], *, lenient: bool = False) -> None:
         """Look up all names; those that are not classes are ignored if `lenient`, else refused."""
         number = {name: i for i, name in enumerate(classes)}
-        self.classes = classes
+        self.n_classes = len(classes)
         numbers: list[Sequence[int]] = [()] * len(self.entries.names)
         for code in np.flatnonzero(self.every).tolist():
             numbers[code] = range(len(classes))
@@ -227,7 +225,7 @@ def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> 
     possible classes, a sparse matrix (lists, classes).
     """
     column, *excluded = columns
-    entries, row, n_classes = column.entries, column.row, len(column.classes)
+    entries, row, n_classes = column.entries, column.row, column.n_classes
     n_rows, rows = len(entries.indptr) - 1, entries.rows
     codes, scores = entries.codes, entries.scores
 
@@ -275,11 +273,8 @@ def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> 
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         lost = np.flatnonzero((np.diff(indptr) == 0) & (np.diff(found.indptr) > 0))
         if len(lost):
-            i = int(lost[0])
-            numbers = found.indices[found.indptr[i] : found.indptr[i + 1]]
-            names = format_names([str(column.classes[number]) for number in numbers], MOST_NAMES)
-            more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
-            raise InputError(f"{row(i)}{more} {problem(i)} ({names}): correct or drop the row.")
+            i, more = int(lost[0]), f" ({len(lost)} such rows)" if len(lost) > 1 else ""
+            raise InputError(f"{row(i)}{more} {problem(i)}: correct or drop the row.")
         return csr_matrix((found.data[kept], found.indices[kept], indptr), found.shape)
 
     for one, chosen in removed:

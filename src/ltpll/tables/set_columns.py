@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import CollectedSets, Entries, TextSets
 from ltpll.candidates.expressions import PLAIN_RULES, Possible, SetRules, class_sets
-from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores
+from ltpll.candidates.parsing import DEFAULT_SCORES, ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.columns import (
