@@ -32,10 +32,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The most frequent of the `n` pairs of classes that share a set.
-
-    `n_above` pairs do so more often than chance explains.
-    """
+    """The most frequent of `n` pairs that share a set, `n_above` of them more often than by chance."""
 
     most_frequent: list[Pair]
     n: int
@@ -47,9 +44,8 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `wrong_label_rate` is the average probability that a wrong label joins a set, which takes no
-    true labels, since one label of every set is true. `prior` is what `estimate_prior` finds, and
-    `errors` are the L1 errors of its estimates if all true labels are known.
+    `wrong_label_rate` is the average probability that a wrong label joins a set, and `errors` are
+    the L1 errors of the estimates in `prior`.
     """
 
     n_examples: int

@@ -205,7 +205,8 @@ def join_labels(
         part = y[start : start + chunk]
         joined = rng.random((len(part), n_classes)) < probability[part]
         joined[np.arange(len(part)), part] = True
-        sets.add_codes(*np.nonzero(joined), len(part))
+        rows, numbers = np.nonzero(joined)
+        sets.add_codes(rows, numbers, len(part))
     found = sets.joined(())
     return Candidates.from_flat(found.indptr, found.codes, n_classes)
 

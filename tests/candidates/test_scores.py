@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from ltpll.candidates import Candidates
+from ltpll.candidates import Candidates, parsing
 from ltpll.candidates.storage import POWER_OF_SCORES
 from support.refusals import refusal
 
