@@ -28,8 +28,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from ltpll.before_training import can_compare
 from ltpll.candidates import Candidates
-from ltpll.comparison import can_compare
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto

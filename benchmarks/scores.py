@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ltpll import Candidates
-from ltpll.candidates.scores import read_scores
+from ltpll.candidates.parsing import read_scores
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.environment import environment

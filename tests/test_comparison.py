@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ltpll import PartialLabelClassifier
-from ltpll.comparison import can_compare, comparison_parts, held_out_scores
+from ltpll.before_training import can_compare, comparison_parts, held_out_scores
 from ltpll.folds import fold_splits
 from ltpll.rebalancers import RECORDS, Anchor, Auto, SetEvidence
 from ltpll.synthetic import uniform_candidates

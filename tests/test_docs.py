@@ -123,7 +123,6 @@ CLAIMS = {
     "docs/goals.md": lambda space, y: np.testing.assert_array_equal(
         space["rare_too"].shape, space["usual"].shape
     ),
-    "docs/pruning.md": lambda space, y: np.testing.assert_array_equal(space["removed"], [1]),
     "docs/review.md": lambda space, y: np.testing.assert_array_equal(space["answered"].row(1), [1]),
 }
 
@@ -193,7 +192,7 @@ def test_a_command_that_does_not_exist_is_noticed():
     for line in (
         "ltpll train labels.csv --lr 0.1",
         "ltpll train labels.csv --set training.rate=0.1",
-        "ltpll data prune labels.csv",
+        "ltpll data shuffle labels.csv",
     ):
         with pytest.raises(AssertionError):
             check_command(line)

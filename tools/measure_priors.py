@@ -20,8 +20,7 @@ import numpy as np
 from ltpll.candidates import Candidates
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.independence import absences_test, pairs_test, sizes_test
-from ltpll.priors.regime import SIZE
+from ltpll.priors.regime import SIZE, absences_test, pairs_test, sizes_test
 from ltpll.runs.environment import environment
 from ltpll.synthetic import (
     long_tail_subset,

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from ltpll.models.finetune import FineTune as FineTune
     from ltpll.priors import PriorEstimate as PriorEstimate
     from ltpll.priors import estimate_prior as estimate_prior
-    from ltpll.pruning import Pruned as Pruned
-    from ltpll.pruning import prune_candidates as prune_candidates
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
     from ltpll.runs.run import Run as Run
     from ltpll.targets import initial_targets as initial_targets
@@ -80,7 +78,6 @@ _NAMES = {
     "models": "Classifier MODELS build_model split_head",
     "models.finetune": "FineTune",
     "priors": "PriorEstimate estimate_prior",
-    "pruning": "Pruned prune_candidates",
     "rebalancers": "REBALANCERS",
     "runs.run": "Run",
     "candidates.votes": "candidates_from_votes",

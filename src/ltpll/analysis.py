@@ -32,10 +32,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The most frequent of the `n` pairs of classes that share a set.
-
-    `n_above` pairs do so more often than chance explains.
-    """
+    """The most frequent of `n` pairs that share a set, `n_above` of them more often than by chance."""
 
     most_frequent: list[Pair]
     n: int
@@ -47,9 +44,8 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `wrong_label_rate` is the average probability that a wrong label joins a set, which takes no
-    true labels, since one label of every set is true. `prior` is what `estimate_prior` finds, and
-    `errors` are the L1 errors of its estimates if all true labels are known.
+    `wrong_label_rate` is the average probability that a wrong label joins a set, and `errors` are
+    the L1 errors of the estimates in `prior`.
     """
 
     n_examples: int
@@ -82,18 +78,8 @@ def describe(
 ) -> Description:
     """Compute statistics of candidate sets.
 
-    Args:
-        candidates: The candidate sets.
-        labels: True class numbers, −1 where unknown. If all are known, they add class counts and
-            the errors of the estimated priors.
-        most_pairs: The number of most frequent pairs of classes to list.
-
-    Returns:
-        Sizes, pairs, and the class prior with its bounds.
-
-    Examples:
-        >>> describe(Candidates.of(["cat|fox", "dog", "cat"])).mean_size
-        1.3333333333333333
+    If all true `labels` are known (−1 where not), they add class counts and the errors of the
+    estimated priors.
     """
     sets, prior = distinct_sets(candidates), estimate_prior(candidates)
     n, n_classes = sets.n, candidates.n_classes

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ltpll.before_training import NEVER
 from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.cleaning.cleaning_job import cleaning_job
@@ -34,7 +35,6 @@ from ltpll.committee import Committee
 from ltpll.errors import InputError, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.files import check_output
-from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
 from ltpll.tables.read_tables import LabelTable

@@ -20,17 +20,23 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from torch import Tensor, nn
 
 from ltpll.backbones import Backbone
+from ltpll.before_training import (
+    AUTO,
+    can_compare,
+    check_truth_missing,
+    estimate_missing,
+    held_out_scores,
+    overall_share,
+)
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
 from ltpll.candidates.labels import read_labels
-from ltpll.comparison import can_compare, held_out_scores
 from ltpll.errors import InputError, first_line, shown
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
 from ltpll.formatting import counted
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
-from ltpll.missing_share import AUTO, check_truth_missing, estimate_missing, overall_share
 from ltpll.models import FineTune, build_model
 from ltpll.models.finetune import FineTunedClassifier
 from ltpll.network.forward import ForwardPass

@@ -21,8 +21,6 @@ from ltpll.validation import whole_number
 # A class with fewer groups per fold than this is spread over the folds; chance spreads the others
 # well enough.
 RARE = 20
-ESTIMATE_FOLDS = 3  # of estimates that are made before training
-FEWEST_ROWS = 60  # with fewer, these estimates are mostly noise
 Rows = npt.NDArray[np.int64]
 
 
@@ -128,29 +126,14 @@ def check_folds(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[tuple[Row
     """Refuse folds that leave too little to train on, before any training."""
     groups = "" if sets.groups is None else f" in {counted(number_of_groups(sets), 'group')}"
     for others, _ in folds:
-        first = int(others[0])
-        if len(others) < 2:
-            needed = "at least two rows"
-        elif all(sets.row(row) == sets.row(first) for row in others):
-            needed = "rows with different candidates"
-        elif bool((x[others[1]] == x[first]).all()) and bool((x[others] == x[first]).all()):
-            needed = "rows with different features"
-        else:
-            continue
-        raise InputError(
-            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since "
-            f"each fold must leave {needed} to train on: add rows, or use {option('folds', 0)}."
-        )
-
-
-def enough_to_estimate(sets: Candidates) -> bool:
-    """Whether there are enough rows and groups for estimates that are made before training."""
-    return len(sets) >= FEWEST_ROWS and number_of_groups(sets) >= ESTIMATE_FOLDS
-
-
-def estimate_splits(sets: Candidates) -> list[tuple[Rows, Rows]]:
-    """The folds of estimates that are made before training, as `fold_splits` returns them."""
-    return fold_splits(sets, ESTIMATE_FOLDS, seed=0)
+        first, last = int(others[0]), int(others[-1])
+        equal_sets = all(sets.row(row) == sets.row(first) for row in others)
+        if equal_sets or ((x[last] == x[first]).all() and (x[others] == x[first]).all()):
+            which = f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds"
+            raise InputError(
+                f"{which}, since each fold must leave rows with different candidates and different "
+                f"features to train on: add rows, or use {option('folds', 0)}."
+            )
 
 
 def _splits(sets: Candidates, n_folds: int, random_state: Any) -> list[tuple[Rows, Rows]]:

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.cells import PLAIN_ROW, CollectedSets
+from ltpll.candidates.parsing import CLASS_LIMIT
 from ltpll.errors import InputError
 from ltpll.formatting import counted
-from ltpll.validation import in_range
+from ltpll.validation import as_labels, in_range
 
 __all__ = [
     "class_sizes",
@@ -37,18 +39,9 @@ Columns = dict[str, Any]
 Numbers = npt.NDArray[np.int64]
 
 
-def check_class_numbers(labels: npt.ArrayLike, n_classes: int | None = None) -> npt.NDArray[Any]:
-    """Labels as an array; refused unless they are class numbers, below `n_classes` if given."""
-    y = np.asarray(labels)
-    if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
-        which = f"these have shape {y.shape} and type {y.dtype}"
-        raise InputError(f"Labels must be a list of class numbers; {which}.")
-    wrong = np.flatnonzero((y < 0) | (y >= (np.inf if n_classes is None else n_classes)))
-    if len(wrong):
-        last = "" if n_classes is None else f" to {n_classes - 1}"
-        which = f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}"
-        raise InputError(f"{which}, but classes are numbered from 0{last}.")
-    return y
+def check_class_numbers(labels: npt.ArrayLike, n_classes: int = CLASS_LIMIT) -> Numbers:
+    """Labels as an array; refused unless they are class numbers below `n_classes`."""
+    return np.asarray(as_labels(labels, "true", n_classes))
 
 
 # ---- long tails ----------------------------------------------------------------------------------
@@ -206,15 +199,16 @@ def join_labels(
         inside = in_range(factor * ambiguity, "The ambiguity inside a superclass", 0, 1)
         probability = np.where(superclass[:, None] == superclass[None, :], inside, outside)
     y = check_class_numbers(labels, n_classes)
-    sets, sizes = [], [np.zeros(1, dtype=np.int64)]
+    sets = CollectedSets(PLAIN_ROW)
     chunk = max(1, VALUES_PER_PASS // n_classes)
     for start in range(0, len(y), chunk):
         part = y[start : start + chunk]
         joined = rng.random((len(part), n_classes)) < probability[part]
         joined[np.arange(len(part)), part] = True
-        sizes.append(joined.sum(1))
-        sets.append(np.nonzero(joined)[1])
-    return Candidates.from_flat(np.cumsum(np.concatenate(sizes)), np.concatenate(sets), n_classes)
+        rows, numbers = np.nonzero(joined)
+        sets.add_codes(rows, numbers, len(part))
+    found = sets.joined(())
+    return Candidates.from_flat(found.indptr, found.codes, n_classes)
 
 
 def top_k_candidates(

@@ -229,11 +229,11 @@ def test_labels_for_scoring_know_marks_and_scores():
 
 
 REFUSALS = {
-    "nothing left": (["cat|!cat", "dog"], {}, "Row 0 excludes all of its candidates (cat)"),
+    "nothing left": (["cat|!cat", "dog"], {}, "Row 0 excludes all of its candidates"),
     "all excluded": (
         ["a|b", "!*", "!*"],
         {},
-        "Row 1 (2 such rows) excludes all of its candidates (a, b)",
+        "Row 1 (2 such rows) excludes all of its candidates",
     ),
     "no name": (["!", "a"], {}, "Row 0 has the candidate '!' without a name"),
     "no classes": (["*", "*"], {}, "No cell names a class"),

@@ -92,7 +92,7 @@ def test_a_class_whose_name_holds_the_separator_is_a_plain_label_where_the_class
             None,
             "Row 1 has the candidate 'a;b', which looks like several labels separated by ';'",
         ),
-        (["b", "d"], ("a", "b"), "no class 'd'"),
+        (["b", "d"], ("a", "b"), "'d', which is not one of the 2 classes"),
         (np.eye(3), ("a", "b"), "2 class names for 3 columns"),
         (np.zeros((2, 2, 2)), None, "one dimension"),
         (np.asarray([0.5, 1.5]), None, "continuous"),

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from ltpll.candidates import Candidates, scores
+from ltpll.candidates import Candidates, parsing
+from ltpll.candidates.storage import POWER_OF_SCORES
 from support.refusals import refusal
 
 
@@ -32,7 +33,7 @@ def naive(row, top_k, mass):
     ("top_k", "mass"), [(1, None), (3, None), (None, 0.5), (None, 0.9), (None, 1)]
 )
 def test_sets_are_the_highest_scores(form, top_k, mass, monkeypatch):
-    monkeypatch.setattr(scores, "VALUES_PER_PASS", 16)  # several blocks
+    monkeypatch.setattr(parsing, "VALUES_PER_PASS", 16)  # several blocks
     rng = np.random.default_rng(0)
     matrix = (
         rng.random((20, 6)).round(1) * (rng.random((20, 6)) < 0.7)
@@ -41,7 +42,7 @@ def test_sets_are_the_highest_scores(form, top_k, mass, monkeypatch):
     found = Candidates.from_scores(form(matrix), top_k=top_k, mass=mass, classes=list("abcdef"))
     assert [found.row(i) for i in range(20)] == [naive(row.tolist(), top_k, mass) for row in matrix]
     for i, row in enumerate(matrix):
-        chosen = row[found.row(i)] ** scores.POWER
+        chosen = row[found.row(i)] ** POWER_OF_SCORES
         np.testing.assert_allclose(
             found.weights[found.offsets[i] : found.offsets[i + 1]], chosen / chosen.sum(), rtol=1e-5
         )

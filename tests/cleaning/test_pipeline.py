@@ -158,7 +158,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         (3, "", 2, "3 rows cannot be divided into 2 folds"),
         (4, "pppq", 3, "4 rows in 2 groups cannot be divided into 2 folds"),
         (5, "", 5, "must leave rows with different candidates"),
-        (6, "", 6, "must leave rows with different features"),
+        (6, "", 6, "must leave rows with different candidates and different features"),
         (2, "", 0, None),
         (3, "", 5, None),
         (4, "ppqq", 2, None),

@@ -269,7 +269,11 @@ def test_tables_that_teach_nothing_are_refused_before_training():
         (x, same, "All 60 rows have the same candidates"),
         (np.ones_like(x), sets, "All 60 rows of the features are identical"),
         (x, almost, "each fold must leave rows with different candidates"),
-        (x[:2], Candidates.of([[0, 1], [2]]), "each fold must leave at least two rows"),
+        (
+            x[:2],
+            Candidates.of([[0, 1], [2]]),
+            "each fold must leave rows with different candidates",
+        ),
     ):
         message = refusal(lambda: CommitteeTraining(members(), features, given, 2, 0))  # noqa: B023
         assert words in message

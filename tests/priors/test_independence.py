@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.priors import independence
+from ltpll.priors import regime
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.independence import absences_test, pairs_test, sizes_test
-from ltpll.priors.regime import SIZE
+from ltpll.priors.regime import SIZE, absences_test, pairs_test, sizes_test
 from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
 from ltpll_research.set_origins import crowd_candidates, neighbour_candidates
 
@@ -38,7 +37,7 @@ def test_the_kernel_of_pairs_is_the_inner_product_of_vectors_without_sums_of_one
     for _ in range(20):
         a, b = (set(rng.choice(7, rng.integers(1, 8), replace=False).tolist()) for _ in range(2))
         naive = pair_vector(a, 7) @ pair_vector(b, 7)
-        found = independence._pair_kernel(
+        found = regime._pair_kernel(
             *(np.asarray(float(x)) for x in (len(a & b), len(a), len(b))), 7
         )
         assert found == pytest.approx(naive, abs=1e-12)
@@ -154,7 +153,7 @@ def test_sets_whose_pairs_would_fill_the_memory_do_not_count(monkeypatch):
     small = [list(rng.choice(30, 3, replace=False)) for _ in range(200)]
     large = [list(rng.choice(30, 20, replace=False)) for _ in range(2)]
     expected = pairs_test(distinct_sets(Candidates.of(small, n_classes=30)))
-    monkeypatch.setattr(independence, "MOST_PAIRS", 399)
+    monkeypatch.setattr(regime, "MOST_PAIRS", 399)
     assert pairs_test(distinct_sets(Candidates.of(large, n_classes=30))) is None
-    monkeypatch.setattr(independence, "MOST_PAIRS", 1800)  # those of all small sets
+    monkeypatch.setattr(regime, "MOST_PAIRS", 1800)  # those of all small sets
     assert pairs_test(distinct_sets(Candidates.of(small, n_classes=30))) == expected

@@ -136,7 +136,7 @@ DRAWS = {
 )
 def test_a_label_that_is_no_class_is_refused_with_its_row(draw, y, row):
     message = refusal(lambda: draw(y))
-    assert message.startswith(f"Row {row} has the label")
+    assert message.startswith(f"Row {row} of the true labels is")
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())

@@ -24,7 +24,7 @@ def test_sets_contain_their_true_label_and_depend_on_the_seed_alone(name):
 
 @pytest.mark.parametrize("name", DRAW)
 def test_labels_out_of_range_are_refused(name):
-    with pytest.raises(InputError, match="Row 1 has the label 9"):
+    with pytest.raises(InputError, match="Row 1 of the true labels is 9"):
         DRAW[name]([0, 9])
 
 

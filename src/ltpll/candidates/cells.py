@@ -215,30 +215,23 @@ class CollectedSets:
     def n_labels(self) -> int:
         return sum(map(len, self._codes))
 
-    def joined(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """All batches as `indptr` and codes."""
+    def joined(self, names: Sequence[str]) -> Entries:
+        """The entries of all batches, whose codes are positions in `names`."""
         ends = np.cumsum(np.concatenate(self._sizes), dtype=np.int64)
-        return np.concatenate([[0], ends]), np.concatenate(self._codes)
-
-    def joined_scores(self) -> npt.NDArray[np.float64] | None:
-        """The scores of all batches; None if there are none."""
+        found = Entries(np.concatenate([[0], ends]), np.concatenate(self._codes), names)
         if all(scores is None for scores in self._scores):
-            return None
+            return found
         parts = zip(self._codes, self._scores, strict=True)
-        return np.concatenate([np.full(len(c), np.nan) if s is None else s for c, s in parts])
+        scores = [np.full(len(c), np.nan) if s is None else s for c, s in parts]
+        return found._replace(scores=np.concatenate(scores))
 
 
 class TextSets(CollectedSets):
     """Candidate sets written as text, parsed with Arrow because Python takes several times as long.
 
     The first batch that names a class decides whether a column has scores, as in `fox:0.6`: either
-    all names in it have a score, or none is read as one.
-
-    Args:
-        separator: What separates the entries of a cell.
-        row: How an error message refers to a row.
-        classes: The classes, if known; if one of them looks like a name with a score, no text is
-            read as a score.
+    all names in it have a score, or none is read as one. If one of the given `classes` looks like a
+    name with a score, no text is read as a score.
     """
 
     def __init__(
@@ -368,13 +361,12 @@ class TextSets(CollectedSets):
 
     def entries(self, known: Iterable[Any] = ()) -> Entries:
         """All rows; cells that seem to have another separator are refused unless `known`."""
-        indptr, codes = self.joined()
         marked, literal = self.names.names, self.literal.names
+        found = self.joined([*marked, *literal])._replace(n_marked=len(marked))
         if literal:
-            codes = np.where(codes < 0, len(marked) - 1 - codes, codes)
-        found = Entries(indptr, codes, [*marked, *literal], len(marked), self.joined_scores())
-        if not literal:
-            check_separator(found, self.separator, known, self.row)
+            codes = np.where(found.codes < 0, len(marked) - 1 - found.codes, found.codes)
+            return found._replace(codes=codes)
+        check_separator(found, self.separator, known, self.row)
         return found
 
 
@@ -388,15 +380,9 @@ def check_separator(
     """Refuse entries such as `cat;dog` that were probably meant to be split, or warn about them.
 
     They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either
-    all pieces recur or the default separator occurs in them.
-
-    Args:
-        found: The entries of each row.
-        separator: What separated them; empty for single labels, about which there is a warning only
-            if some pieces recur.
-        known: Names that are classes, and never refused.
-        row: How a message refers to a row.
-        advice: What to do about a separator; by default, to pass it as `separator`.
+    all pieces recur or the default separator occurs in them. `separator` is empty for single
+    labels, about which there is a warning only if some pieces recur. Names that are `known` as
+    classes are never refused. `advice` says what to do about a separator.
     """
     indptr, codes, names = found[:3]
     classes = set(known)

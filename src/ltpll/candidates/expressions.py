@@ -31,48 +31,33 @@ from ltpll.candidates.cells import (
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, option, shown
-from ltpll.formatting import format_names
 
 EMPTY = ("stop", "all")  # what a row without entries means: a mistake, or every class
-MOST_NAMES = 5  # of a set that an error message shows
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Possible:
-    """Which classes are possible in each row.
-
-    Args:
-        lists: The lists of possible classes.
-        of_row: The list of each row; −1 if every class is possible.
-        where: How a message refers to the place that list i belongs to, such as "at the site
-            'north'".
-        row: How a message refers to list i itself.
-    """
+    """Which classes are possible in each row."""
 
     lists: Entries
-    of_row: Numbers
-    where: Callable[[int], str]
-    row: RowName = PLAIN_ROW
+    of_row: Numbers  # the list of each row; −1 if every class is possible
+    where: Callable[
+        [int], str
+    ]  # how a message refers to the place of list i: "at the site 'north'"
+    row: RowName = PLAIN_ROW  # how a message refers to list i itself
 
 
 @dataclass(frozen=True)
 class SetRules:
-    """How the entries of cells become sets.
-
-    Args:
-        taxonomy: The groups whose names may stand for all classes below them.
-        empty: What a row without entries means: "stop" (an error) or "all" (every class).
-        excluded: Classes that are removed from each row's set, from a column of their own.
-        possible: The classes that are possible in each row.
-        check_size: May refuse the number of candidates of all rows before memory is allocated.
-    """
+    """How the entries of cells become sets."""
 
     taxonomy: Taxonomy | None = None
-    empty: str = "stop"
-    excluded: Entries | None = None
+    empty: str = "stop"  # a row without entries: an error ("stop") or every class ("all")
+    excluded: Entries | None = None  # classes removed from each row's set, from their own column
     possible: Possible | None = None
+    # May refuse the number of candidates of all rows before memory is allocated.
     check_size: Callable[[int], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -98,14 +83,9 @@ def class_sets(
 ) -> FlatSets:
     """Turn entries into class numbers; refuse a row that is left without a candidate.
 
-    Args:
-        entries: The entries of each row.
-        classes: The classes; by default the names that occur, which are leaves if there is a
-            taxonomy. With a taxonomy or lists of possible classes, classes that remain in no set
-            are left out.
-        rules: How entries become sets.
-        order: How the names that occur are sorted.
-        row: How an error message refers to a row.
+    The classes are by default the names that occur, sorted by `order`, which are leaves if there is
+    a taxonomy. With a taxonomy or lists of possible classes, classes that remain in no set are left
+    out.
     """
     taxonomy, excluded, possible = rules.taxonomy, rules.excluded, rules.possible
     empty = np.diff(entries.indptr) == 0
@@ -197,7 +177,7 @@ class _Column:
     def look_up(self, classes: Sequence[Any], *, lenient: bool = False) -> None:
         """Look up all names; those that are not classes are ignored if `lenient`, else refused."""
         number = {name: i for i, name in enumerate(classes)}
-        self.classes = classes
+        self.n_classes = len(classes)
         numbers: list[Sequence[int]] = [()] * len(self.entries.names)
         for code in np.flatnonzero(self.every).tolist():
             numbers[code] = range(len(classes))
@@ -245,13 +225,9 @@ def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> 
     possible classes, a sparse matrix (lists, classes).
     """
     column, *excluded = columns
-    entries, row, n_classes = column.entries, column.row, len(column.classes)
-    n_rows, rows, codes, scores = (
-        len(entries.indptr) - 1,
-        entries.rows,
-        entries.codes,
-        entries.scores,
-    )
+    entries, row, n_classes = column.entries, column.row, column.n_classes
+    n_rows, rows = len(entries.indptr) - 1, entries.rows
+    codes, scores = entries.codes, entries.scores
 
     def rows_with(mask: Mask) -> Mask:
         return np.asarray(np.bincount(rows[mask], minlength=n_rows) > 0)
@@ -297,11 +273,8 @@ def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> 
         indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
         lost = np.flatnonzero((np.diff(indptr) == 0) & (np.diff(found.indptr) > 0))
         if len(lost):
-            i = int(lost[0])
-            numbers = found.indices[found.indptr[i] : found.indptr[i + 1]]
-            names = format_names([str(column.classes[number]) for number in numbers], MOST_NAMES)
-            more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
-            raise InputError(f"{row(i)}{more} {problem(i)} ({names}): correct or drop the row.")
+            i, more = int(lost[0]), f" ({len(lost)} such rows)" if len(lost) > 1 else ""
+            raise InputError(f"{row(i)}{more} {problem(i)}: correct or drop the row.")
         return csr_matrix((found.data[kept], found.indices[kept], indptr), found.shape)
 
     for one, chosen in removed:

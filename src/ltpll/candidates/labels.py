@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +11,18 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
 from ltpll.candidates.cells import (
+    PLAIN_ROW,
     SEPARATOR,
     Entries,
     TextSets,
     cell_holds_set,
     check_separator,
+    names_to_numbers,
     parse_cell,
 )
 from ltpll.candidates.expressions import names_in
 from ltpll.candidates.similar_names import warn_of_similar_names
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -59,14 +60,9 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     elif hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
-        from sklearn.exceptions import DataConversionWarning
+        from sklearn.utils import column_or_1d
 
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected.",
-            DataConversionWarning,
-            stacklevel=3,
-        )
-        y = y.ravel()
+        y = column_or_1d(y, warn=True)
     if hasattr(y, "iloc"):  # a column of pandas
         y = y.tolist()
     is_column = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
@@ -133,14 +129,9 @@ def _plain_labels(
         check_separator(entries, "", map(str, classes or ()), advice=do)
     if classes is None:
         warn_of_similar_names(given, numbers)
+        known = given
     else:
-        known = set(classes)
-        unknown = [name for name in given if name not in known]
-        if unknown and not more:
-            some = ", ".join(map(str, list(classes)[:10]))
-            raise InputError(f"There is no class {shown(unknown[0])}; the classes are {some}.")
-        names = np.asarray([*classes, *unknown])
-        number = {name: i for i, name in enumerate([*classes, *unknown])}
-        numbers = np.asarray([number[name] for name in given])[numbers]
-    found = Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist()))
+        known = list(dict.fromkeys([*classes, *given]) if more else classes)
+        names = np.asarray(known)
+    found = Candidates.from_sets(names_to_numbers(indptr, numbers, given, known, PLAIN_ROW))
     return Labels(found, names, certain=True)

@@ -1,7 +1,8 @@
-"""Parsing: matrices, lists of sets and lists of strings become one flat array of class numbers."""
+"""Parsing: matrices, scores, lists of sets and of strings become flat arrays of class numbers."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -16,6 +17,7 @@ from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
 from ltpll.candidates.cells import (
     PLAIN_ROW,
     Cell,
+    CollectedSets,
     FlatSets,
     TextSets,
     as_texts,
@@ -33,9 +35,13 @@ from ltpll.candidates.expressions import (
 )
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
+from ltpll.validation import in_range, whole_number
 
 CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
+DEFAULT_SCORES = "weights"  # what the scores of candidates are used for; or "none"
+ROUNDING = 1e-6  # error of single precision in sums of probabilities
+VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 
 
 def as_matrix(
@@ -80,6 +86,60 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None) -> FlatSets:
             "only 0 and 1 are allowed: turn scores into sets first, for example `scores > 0`."
         )
     return FlatSets(indptr, numbers, matrix.shape[1], names)
+
+
+def chosen_by_scores(
+    scores: npt.NDArray[Any], top_k: int | None, mass: float | None
+) -> npt.NDArray[np.bool_]:
+    """Which classes become candidates, (N, C): the `top_k` highest scores, or the fewest that reach
+    the share `mass` of all.
+
+    A score of zero never makes a candidate, and of equal scores the first counts as higher.
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")
+    if top_k is not None:
+        first = np.broadcast_to(np.arange(scores.shape[1]) < top_k, scores.shape)
+    else:
+        ranked = np.take_along_axis(scores, order, axis=1).astype(np.float64)
+        total = ranked.sum(1, keepdims=True)
+        first = np.cumsum(ranked, axis=1) - ranked < (float(mass or 0) - ROUNDING) * total
+    chosen = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(chosen, order, first, axis=1)
+    result: npt.NDArray[np.bool_] = chosen & (scores > 0)
+    return result
+
+
+def read_scores(
+    matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None
+) -> FlatSets:
+    """Read an N × C matrix of scores, which may be sparse."""
+    if (top_k is None) == (mass is None):
+        rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
+        raise InputError(f"Scores become sets {rules}: give one of the two.")
+    matrix, names = as_matrix(matrix, classes)
+    if mass is not None:
+        in_range(mass, "mass", 0, 1, above=True)
+    elif whole_number(top_k, 1, "top_k") > matrix.shape[1]:
+        which = f"top_k is {top_k}, but there are scores of only {matrix.shape[1]} classes"
+        raise InputError(f"{which}: lower it.")
+    sets = CollectedSets(PLAIN_ROW)
+    step = max(1, VALUES_PER_PASS // max(matrix.shape[1], 1))
+    for first in range(0, max(matrix.shape[0], 1), step):
+        block = matrix[first : first + step]
+        block = np.asarray(block.toarray() if hasattr(block, "toarray") else block)
+        wrong = np.argwhere(~(np.isfinite(block) & (block >= 0)))
+        if len(wrong):
+            i, label = wrong[0].tolist()
+            name = shown(label if names is None else names[label])
+            raise InputError(
+                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be "
+                "finite and not negative; turn logits into probabilities first, for example with a "
+                "softmax."
+            )
+        rows, numbers = np.nonzero(chosen_by_scores(block, top_k, mass))
+        sets.add_codes(rows, numbers, len(block), block[rows, numbers].astype(np.float64))
+    found = sets.joined(())
+    return FlatSets(found.indptr, found.codes, matrix.shape[1], names, found.scores)
 
 
 def read_source(
@@ -183,12 +243,10 @@ def _parse_row(row: Any, separator: str, i: int) -> Cell:
 
 
 def _as_collection(row: Any, i: int) -> Collection[Any]:
-    if isinstance(row, (list, tuple, set, frozenset)):
-        return row
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
     if isinstance(row, Iterable) and not isinstance(row, bytes):
-        return list(row)
+        return row if isinstance(row, Collection) else list(row)
     which = f"Row {i} is {shown(row)}, not a set or list of labels"
     raise InputError(f"{which}: a known label is a list of one.")
 
@@ -204,24 +262,19 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if not labels:
-        return np.zeros(0, dtype=np.int64)
-    try:
-        values = np.asarray(labels)
+    """The labels as integers."""
+
+    def is_whole(label: Any) -> bool:
+        number = isinstance(label, (int, float, np.number)) and not isinstance(label, bool)
+        return number and label % 1 == 0 and abs(label) < 2**63
+
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        values = np.asarray(labels or np.zeros(0, dtype=np.int64))
         with np.errstate(invalid="ignore"):
             numbers = values.astype(np.int64)
         if values.ndim == 1 and values.dtype.kind in "fiu" and (numbers == values).all():
             return numbers
-    except (TypeError, ValueError, OverflowError):
-        pass
-    number: Any = (int, float, np.number)
-    wrong = (
-        k
-        for k, label in enumerate(labels)
-        if isinstance(label, bool)
-        or not (isinstance(label, number) and label % 1 == 0 and abs(label) < 2**63)
-    )
-    first = next(wrong, 0)
+    first = next((k for k, label in enumerate(labels) if not is_whole(label)), 0)
     which = f"Row {row_at(first, indptr)} has the candidate {shown(labels[first])}"
     raise InputError(
         f"{which}: candidates are all names, or all whole numbers from 0, unless the list of "

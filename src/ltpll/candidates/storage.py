@@ -21,15 +21,24 @@ from ltpll.candidates.cells import (
     row_at,
 )
 from ltpll.candidates.expressions import SetRules
-from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_matrix, read_source
-from ltpll.candidates.scores import DEFAULT_SCORES, read_scores, tempered
+from ltpll.candidates.parsing import (
+    CLASS_LIMIT,
+    DEFAULT_SCORES,
+    VALUES_PER_PASS,
+    is_missing_value,
+    read_matrix,
+    read_scores,
+    read_source,
+)
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted, format_names
 
-VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
 FEW_POSITIONS = 1 << 20  # most positions of all rows that are kept as a table
+# Of scores that become weights: models are overconfident, and their scores contain their own class
+# prior.
+POWER_OF_SCORES = 0.25
 LEAST_WEIGHT = 1e-6  # of a candidate, since its logarithm is taken
 
 
@@ -159,7 +168,7 @@ class Candidates:
         found = cls.from_flat(*sets[:4], row)
         if sets.scores is None or scores == "none":
             return found
-        return found.with_weights(tempered(sets.scores))
+        return found.with_weights(sets.scores**POWER_OF_SCORES)
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None) -> Candidates:
@@ -222,16 +231,10 @@ class Candidates:
         names: tuple[Hashable, ...] | None = None,
         row: RowName = PLAIN_ROW,
     ) -> Candidates:
-        """Build candidates from all labels in one array; every other constructor ends here.
+        """Build candidates from class numbers in one array; every other constructor ends here.
 
-        Each row is sorted, and repeated labels are dropped.
-
-        Args:
-            indptr: Row i has the labels at `indptr[i]:indptr[i + 1]`.
-            numbers: Class numbers from 0.
-            n_classes: The number of classes.
-            names: Their names; by default 0, 1, ….
-            row: How an error message refers to a row.
+        Row i has the labels `numbers[indptr[i]:indptr[i + 1]]`. Each row is sorted, and repeated
+        labels are dropped. `row` is how an error message refers to a row.
 
         Raises:
             InputError: A row is empty, a number is out of range, or there are fewer than two

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 
 from ltpll.errors import InputError, shown
 
@@ -30,50 +32,40 @@ class Taxonomy:
         self, parents: Mapping[str, str | None], ranks: Mapping[str, str] | None = None
     ) -> None:
         self.ranks = dict(ranks or {})
-        children: dict[str, list[str]] = {}
+        self._children: dict[str, list[str]] = {}
         for name, parent in parents.items():
             if parent:
-                children.setdefault(parent, []).append(name)
-        self._inner = children.keys()
-        # Every node has the leaves at an interval of all leaves, so that memory does not grow with
-        # the depth of the tree.
-        leaves: list[str] = []
-        self._interval: dict[str, tuple[int, int]] = {}
-        first: dict[str, int] = {}
-        roots = [name for name in (*children, *parents) if not parents.get(name)]
-        waiting = [(root, False) for root in reversed(roots)]
-        while waiting:
-            name, is_left = waiting.pop()
-            if is_left:
-                self._interval[name] = (first[name], len(leaves))
-            elif name not in first:
-                first[name] = len(leaves)
-                waiting.append((name, True))
-                waiting += [(child, False) for child in reversed(children.get(name, ()))]
-                if name not in children:
-                    leaves.append(name)
-        self.leaves = tuple(leaves)
-        lost = next((name for name in parents if name not in first), None)
-        if lost is not None:
-            for _ in parents:  # to a name that lies on the circle
-                lost = parents[lost] or lost
-            which = f"{shown(lost)} is among its own parents"
-            raise InputError(f"The taxonomy goes round in a circle: {which}; correct one.")
+                self._children.setdefault(parent, []).append(name)
+        try:
+            TopologicalSorter(self._children).prepare()
+        except CycleError as error:
+            which = f"{shown(error.args[1][0])} is among its own parents"
+            raise InputError(
+                f"The taxonomy goes round in a circle: {which}; correct one."
+            ) from None
+        self.names = dict.fromkeys((*self._children, *parents))
+        roots = (name for name in self.names if not parents.get(name))
+        self.leaves = tuple(chain.from_iterable(map(self._leaves_below, roots)))
 
-    @property
-    def names(self) -> Iterable[str]:
-        return self._interval.keys()
+    def _leaves_below(self, name: str) -> list[str]:
+        leaves, waiting = [], [name]
+        while waiting:
+            node = waiting.pop()
+            waiting += reversed(self._children.get(node, ()))
+            if node not in self._children:
+                leaves.append(node)
+        return leaves
 
     def is_group(self, name: str) -> bool:
         """Whether a name, with or without its rank, is an inner node."""
-        return self.without_rank(name) in self._inner
+        return self.without_rank(name) in self._children
 
     def without_rank(self, name: str) -> str:
         """A name without its rank; other names are unchanged."""
-        if name in self._interval or ":" not in name:
+        if name in self.names or ":" not in name:
             return name
         rank, _, rest = (part.strip() for part in name.partition(":"))
-        return rest if rest in self._interval and self.ranks.get(rest) == rank else name
+        return rest if rest in self.names and self.ranks.get(rest) == rank else name
 
     def classes_below(self, name: str) -> tuple[str, ...]:
         """The classes that a name stands for: the class itself, or all leaves below a group.
@@ -86,13 +78,12 @@ class Taxonomy:
                 names the row.
         """
         bare = self.without_rank(name)
-        if bare not in self._interval:
-            guess = get_close_matches(name, list(self._interval), n=1)
+        if bare not in self.names:
+            guess = get_close_matches(name, list(self.names), n=1)
             hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
             which = f"{shown(name)}, which is not in the taxonomy{hint}"
             raise InputError(f"{which}: correct the name or its rank, or add it to the taxonomy")
-        start, end = self._interval[bare]
-        return self.leaves[start:end]
+        return tuple(self._leaves_below(bare))
 
 
 def build_taxonomy(
@@ -109,9 +100,6 @@ def build_taxonomy(
     for i, (name, parent, rank) in enumerate(entries):
         if not name:
             raise InputError(f"{where(i)} has no name: name a class or a group, or drop it.")
-        if name == parent:
-            which = f"{where(i)} makes {shown(name)} its own parent"
-            raise InputError(f"{which}: name another parent, or none for a root.")
         for what, value, known in (("parent", parent, parents), ("rank", rank, ranks)):
             if value or what == "parent":
                 before = known.setdefault(name, value)

@@ -17,12 +17,19 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
+from ltpll.before_training import (
+    AUTO,
+    WAYS,
+    can_compare,
+    comparison_parts,
+    missing_parts,
+    overall_share,
+)
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
-from ltpll.comparison import WAYS, can_compare, comparison_parts
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier, channels_first, seed_of
 from ltpll.evaluation.metrics import evaluate, target_recovery
@@ -32,7 +39,6 @@ from ltpll.files import parse_json, write_atomically
 from ltpll.folds import check_folds, fold_splits
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
-from ltpll.missing_share import AUTO, missing_parts, overall_share
 from ltpll.pictures.reading import rows_on_disk
 from ltpll.priors import PriorEstimate, estimate_prior
 from ltpll.runs.environment import environment

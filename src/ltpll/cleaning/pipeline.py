@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ltpll.backbones.backbone import save_backbone
+from ltpll.before_training import NEVER
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.results import CleanedTable, Shares
@@ -24,7 +25,6 @@ from ltpll.cleaning.stored_tables import (
 from ltpll.errors import InputError
 from ltpll.estimator import SCALED
 from ltpll.formatting import counted
-from ltpll.missing_share import NEVER
 from ltpll.runs.recording import begin_run, locked_for_training
 from ltpll.runs.run import Record, Run, damaged_files
 from ltpll.runs.run_files import RunFile

@@ -17,6 +17,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from torch import Tensor
 
 from ltpll.backbones import Backbone
+from ltpll.before_training import (
+    AUTO,
+    NEVER,
+    check_truth_missing,
+    estimate_missing,
+    overall_share,
+)
 from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.columns import PiecewiseLinear
@@ -37,13 +44,6 @@ from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.evaluation.set_information import SetInformation
 from ltpll.interfaces import Goal
-from ltpll.missing_share import (
-    AUTO,
-    NEVER,
-    check_truth_missing,
-    estimate_missing,
-    overall_share,
-)
 from ltpll.targets import Transduced, initial_targets, transduce
 from ltpll.training.checkpoint import read_checkpoint, under_prefix, write_checkpoint
 from ltpll.training.distributed import current_world

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
-from ltpll.candidates.scores import ROUNDING
+from ltpll.candidates.parsing import ROUNDING
 from ltpll.convert.examples import (
     NUMBER,
     Converted,

@@ -61,10 +61,6 @@ def distinct_sets(candidates: Candidates) -> DistinctSets:
 
     Each label gets a random 64-bit number, and sets are identical if their sums agree: among a
     million distinct sets, two collide with a probability of 1 in 30 million.
-
-    Examples:
-        >>> sorted(distinct_sets(Candidates.of([[0, 1], [0, 1], [2]])).counts.tolist())
-        [1.0, 2.0]
     """
     offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
     numbers = np.random.default_rng(0).integers(0, 2**64, candidates.n_classes, dtype=np.uint64)
@@ -93,11 +89,6 @@ def em_prior(
     Returns:
         The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance`
         (by default 0.001 per class) if EM did not converge.
-
-    Examples:
-        >>> prior, gap = em_prior(distinct_sets(Candidates.of([[0], [0], [0, 1], [1]])))
-        >>> prior.round(2)
-        array([0.67, 0.33])
     """
     n = sets.n
     tolerance = TOLERANCE * sets.n_classes if tolerance is None else tolerance

@@ -40,12 +40,6 @@ def joining_rates(sets: DistinctSets) -> Array:
 
     Returns:
         The rates, (C, C), symmetric; the diagonal has no meaning.
-
-    Examples:
-        >>> from ltpll.priors.distinct_sets import distinct_sets
-        >>> rates = joining_rates(distinct_sets(Candidates.of([[0, 1]] * 50 + [[2, 3]] * 50)))
-        >>> bool(rates[0, 1] > rates[0, 2])
-        True
     """
     weights = sets.counts / sets.sizes
     rows = sets.sum_per_class(weights)
@@ -77,11 +71,6 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     Returns:
         For each candidate, in the order of `candidates.labels`, the log of its probability times
         the size of its set: zero if all candidates explain the set equally well.
-
-    Examples:
-        >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
-        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with a 3
-        tensor([1.3300, 1.3300, 1.3300, 0.0100])
     """
     rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates)))
     rates = rates.clamp(LEAST_RATE, 1 - LEAST_RATE)

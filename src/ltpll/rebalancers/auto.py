@@ -75,7 +75,7 @@ class Auto(Anchor):
 
     name = "auto"
     scores: Mapping[str, float] | None = None
-    """What free and fixed shares know about held-out sets, in nats (`ltpll.comparison`)."""
+    """What free and fixed shares know about held-out sets, in nats (`ltpll.before_training`)."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)

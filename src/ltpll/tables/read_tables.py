@@ -384,7 +384,7 @@ def _possible_features(
         without |= {*matching_columns(table, reading.ignore)}
     if names is None:
         # An index written by pandas would leak the order of the rows; the column of sets is not a
-        # feature even if sets are read elsewhere, nor are the labels that pruning removed.
+        # feature even if sets are read elsewhere, nor is `pruned`, which 0.2 wrote into tables.
         no_features = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
         no_features += USUAL_ROLES
         return [], [

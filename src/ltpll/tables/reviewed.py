@@ -91,7 +91,7 @@ def _check_same_rows(
 ) -> None:
     """Refuse answers by row number if a row lacks a candidate that was asked about.
 
-    A row of the table may have more candidates, which pruning removed from the set.
+    A row of the table may have more candidates than were asked about.
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]

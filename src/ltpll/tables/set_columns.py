@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import CollectedSets, Entries, TextSets
 from ltpll.candidates.expressions import Possible, SetRules, class_sets
-from ltpll.candidates.scores import ROUNDING, chosen_by_scores
+from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.tables.columns import (
@@ -131,7 +131,7 @@ def candidates_in(
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
         entries, order = sets.entries(known), sorted_class_names
     else:
-        entries = Entries(*sets.joined(), sets.names, 0, sets.joined_scores())
+        entries = sets.joined(sets.names)
         if classes is None and rules.taxonomy is None:
             classes = sets.names
     found = class_sets(entries, classes, rules, order=order, row=sets.row)

@@ -5,8 +5,13 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from ltpll import Candidates, PartialLabelClassifier
+from ltpll.before_training import (
+    check_truth_missing,
+    estimate_missing,
+    missing_parts,
+    overall_share,
+)
 from ltpll.errors import InputError
-from ltpll.missing_share import check_truth_missing, estimate_missing, missing_parts, overall_share
 from support.refusals import refusal
 
 C = 5
