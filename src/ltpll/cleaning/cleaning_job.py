@@ -64,7 +64,6 @@ WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting proc
 INPUT_BYTES = 4 << 30  # for the inputs in all processes, of which each briefly holds four copies
 GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
 Rows = npt.NDArray[np.int64]
-OnChoice = Callable[[str], None]
 
 
 class Cleaned(NamedTuple):
@@ -92,7 +91,7 @@ def cleaning_job(
             classifier that was trained on them; a committee has its own number.
         workers: How many networks are trained in parallel on a CPU; None decides by the amount of
             work and the machine.
-        progress: Reports the progress of all training runs.
+        progress: Reports the progress of all training runs, and what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -106,10 +105,11 @@ def cleaning_job(
 class CleaningJob:
     """What both kinds of jobs share: the rows to train on, choices, and the judgement."""
 
-    def __init__(self, examples: Examples, progress: Progress) -> None:
-        self.examples, self.progress = examples, progress
-        self.stages: dict[str, Stage] = {}
-        chosen, table, sets = examples.training(), examples.table, examples.candidates
+    stages: dict[str, Stage]
+
+    def __init__(self, classifier: Any, examples: Examples, progress: Progress) -> None:
+        self.classifier, self.examples, self.progress = classifier, examples, progress
+        chosen, sets = examples.training(), examples.candidates
         self.rows, self.held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
         n = len(self.rows)
         if n < 2:
@@ -117,24 +117,22 @@ class CleaningJob:
             raise InputError(f"{few}: training needs at least two.")
         self.x, self.sets, self.rest = examples.x, sets, None
         if len(self.held_out):
-            _warn_of_divided_groups(table.groups, self.rows, self.held_out)
+            _warn_of_divided_groups(examples.table.groups, self.rows, self.held_out)
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
             self.rest = sets.select(self.held_out)
 
     def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
+        self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
     ) -> Cleaned | None:
         """Train, predict every row, and judge labels and sets; None but in the first process.
 
         An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
-        a log and checkpoints. The callbacks are for a single network that is trained on all rows;
-        `on_choice` is called with each sentence about what was chosen.
+        a log and checkpoints. The callbacks are for a single network that is trained on all rows.
         """
+        self.progress.plan_stages(list(self.stages.values()))
+        return self._run(folder, run, callbacks)
+
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         raise NotImplementedError
 
     def evaluation(self, goal: Any, every: int = 1) -> HeldOutEvaluation:
@@ -149,9 +147,7 @@ class CleaningJob:
             every=every,
         )
 
-    def decide_once(
-        self, folder: Path, on_choice: OnChoice, name: str, estimate: Callable[..., Any]
-    ) -> Any:
+    def decide_once(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
         """What cross-validation decides before training, unless the folder has stored it.
 
         "missing" or "comparison" is the name of what is decided. `estimate` decides it, given the
@@ -173,14 +169,25 @@ class CleaningJob:
             if share:
                 about = f"About {share:.1%} of the sets seem to lack the true label"
                 said = f"{about}, so labels may leave their sets."
-            on_choice(said)
+            self.progress.write(said)
         return found
 
-    def cleaned(
-        self, classifier: Any, predictions: SetPredictions, own: SetPredictions | None
-    ) -> Cleaned:
-        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, and collect facts."""
-        examples, rows, n = self.examples, self.rows, len(self.examples)
+    def cleaned(self, from_folds: SetPredictions | None) -> Cleaned:
+        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts."""
+        examples, rows, n, classifier = (
+            self.examples,
+            self.rows,
+            len(self.examples),
+            self.classifier,
+        )
+        goal = classifier.goal
+        classifier.set_params(goal=GOAL)
+        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
+        classifier.set_params(goal=goal)
+        own = None
+        if from_folds is not None:
+            own = predictions.select(rows)
+            predictions.store_rows(rows, from_folds)
         truth_missing = classifier.truth_missing_ > 0
         labels, judgement = label_rows(
             predictions, examples, rows, own, truth_missing=truth_missing
@@ -244,8 +251,8 @@ class NetworkJob(CleaningJob):
         workers: int | None,
         progress: Progress,
     ) -> None:
-        super().__init__(examples, progress)
-        self.classifier, self.folds = classifier, folds
+        super().__init__(classifier, examples, progress)
+        self.folds = folds
         self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer = trainer = self.fitting.trainer
         check_data(self.fitting.x, self.sets, trainer.head)
@@ -259,29 +266,18 @@ class NetworkJob(CleaningJob):
             "folds": fold_stage(classifier, self.x, self.sets, folds, workers),
         }
 
-    def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
-    ) -> Cleaned | None:
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         classifier, trainer, progress = self.classifier, self.trainer, self.progress
-        progress.plan_stages(list(self.stages.values()))
-        decide = partial(self.decide_once, folder, on_choice)
+        decide = partial(self.decide_once, folder)
         scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
 
-        weighted, start = None, self.examples.start
-        if start is not None:
-            weighted = self.examples.candidates.with_weights(start).select(self.rows)
         evaluation = self.evaluation(classifier.goal, max(1, trainer.epochs // MEASURED))
         ours: list[Callback] = [evaluation]
         if run is not None:
             ours.append(RunLog(run, evaluation, durable=True))
             checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
             callbacks = [*callbacks, checkpoint]
-        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(on_choice, weighted)]
+        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(self)]
         classifier.run_training(self.fitting, [*ours, *callbacks])
         from_folds = None
         if self.folds > 1:
@@ -293,16 +289,8 @@ class NetworkJob(CleaningJob):
             )
         if not trainer.world.first:
             return None
-        examples, goal = self.examples, classifier.goal
-        classifier.set_params(goal=GOAL)
-        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        classifier.set_params(goal=goal)
-        own = None
-        if from_folds is not None:
-            own = predictions.select(self.rows)
-            predictions.store_rows(self.rows, from_folds)
+        found = self.cleaned(from_folds)
         prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-        found = self.cleaned(classifier, predictions, own)
         found.facts.update(
             prior=None if prior is None else round_floats(prior.as_record()),
             choice=trainer.rebalancer.because or None,
@@ -320,15 +308,17 @@ class _Begin(Callback):
     Training itself does not know these weights.
     """
 
-    def __init__(self, on_choice: OnChoice, weighted: Candidates | None) -> None:
-        self.on_choice, self.weighted = on_choice, weighted
+    def __init__(self, job: CleaningJob) -> None:
+        self.job = job
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        examples = self.job.examples
         if trainer.rebalancer.because:
-            self.on_choice(trainer.rebalancer.because)
-        if self.weighted is not None:
-            start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-            for part in self.weighted.row_blocks(self.weighted.n_classes):
+            self.job.progress.write(trainer.rebalancer.because)
+        if examples.start is not None:
+            weighted = examples.candidates.with_weights(examples.start).select(self.job.rows)
+            start = initial_targets(weighted.to(trainer.device), trainer.method.targets_on)
+            for part in weighted.row_blocks(weighted.n_classes):
                 rows = part.to(trainer.device)
                 trainer.targets[rows] = start[rows]
 
@@ -398,38 +388,25 @@ class CommitteeJob(CleaningJob):
     def __init__(
         self, committee: Committee, examples: Examples, workers: int | None, progress: Progress
     ) -> None:
-        super().__init__(examples, progress)
-        self.committee = committee
+        super().__init__(committee, examples, progress)
         self.training = committee.prepare_training(self.x, self.sets)
         asks = committee.truth_missing == AUTO
         missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
         self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
 
-    def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
-    ) -> Cleaned:
-        committee, rows, stage = self.committee, self.rows, self.stages["members"]
-        began, x, sets = time.monotonic(), self.examples.x, self.examples.candidates
-        self.progress.plan_stages(list(self.stages.values()))
-        committee.decide_missing(self.training, partial(self.decide_once, folder, on_choice))
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
+        committee, rows, stage = self.classifier, self.rows, self.stages["members"]
+        began, x = time.monotonic(), self.examples.x
+        committee.decide_missing(self.training, partial(self.decide_once, folder))
         committee.take_over(self.training.run(folder, stage, self.progress), self.training)
-        on_choice(committee.choice_)
+        self.progress.write(committee.choice_)
         seconds, goal, by_goal = round(time.monotonic() - began, 3), committee.goal, {}
         for one in get_args(Goal) if len(self.held_out) else ():
             found = committee.set_params(goal=one).predict_proba(x[self.held_out])
             by_goal[one] = torch.from_numpy(found)
-        committee.set_params(goal=GOAL)
-        predictions = predict_sets(committee.predict_proba, x, sets)
         committee.set_params(goal=goal)
-        own = predictions.select(rows)
         seen = SetPredictions.of(torch.from_numpy(committee.out_of_fold_), self.sets)
-        predictions.store_rows(rows, seen)
-        cleaned = self.cleaned(committee, predictions, own)
+        cleaned = self.cleaned(seen)
         labels = torch.from_numpy(cleaned.labels.label[rows])
         by_class = set_information_by_class(committee.out_of_fold_, self.sets).tolist()
         cleaned.facts.update(

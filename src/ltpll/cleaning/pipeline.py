@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from ltpll.backbones.backbone import save_backbone
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.results import CleanedTable, Shares
-from ltpll.cleaning.settings import KINDS, TrainingSettings
+from ltpll.cleaning.settings import KINDS, Execution, TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
     store_pictures,
@@ -88,13 +87,9 @@ def train_table_run(
     examples: Examples,
     settings: TrainingSettings,
     *,
-    device: str = "auto",
-    on_nan: str = "stop",
-    threads: int | str = "auto",
+    execution: Execution = Execution(),  # noqa: B008 (it is frozen)
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    on_choice: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Train a run to its end, and store what cleaning, prediction and reports need.
 
@@ -105,13 +100,9 @@ def train_table_run(
         source: Where the examples were read from.
         examples: The examples, from `read_examples`.
         settings: How to train.
-        device: "cpu", "cuda" or "auto".
-        on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
-        threads: The number of threads on a CPU, or "auto".
-        progress: Reports the progress of all training runs.
+        execution: How the run is carried out: the device, threads and workers.
+        progress: Reports the progress of all training runs, and what was chosen.
         callbacks: Further callbacks of the training on all rows.
-        workers: How many folds are trained in parallel on a CPU; None decides.
-        on_choice: Called with each sentence about what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -130,17 +121,19 @@ def train_table_run(
     """
     # Everything is checked before the folder exists.
     is_committee = run.config.get("learner") == "committee"
-    classifier = settings.classifier(device, on_nan, threads, committee=is_committee)
+    classifier = settings.classifier(execution, committee=is_committee)
     if examples.encoder is not None and settings.views == "auto":
         classifier.set_params(views=SCALED)
-    how: dict[str, Any] = {"folds": settings.folds, "workers": workers, "progress": progress}
-    job = cleaning_job(classifier, examples, **how)
+    workers = execution.workers
+    job = cleaning_job(
+        classifier, examples, folds=settings.folds, workers=workers, progress=progress
+    )
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:
             return
         begin_run(run, resumes=True)
-        found = job.run(folder, run=run, callbacks=callbacks, on_choice=on_choice)
+        found = job.run(folder, run=run, callbacks=callbacks)
         if found is None:
             return
         classifier.save(folder / RunFile.CLASSIFIER)

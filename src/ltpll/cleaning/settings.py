@@ -200,12 +200,7 @@ class TrainingSettings:
         return self.learner != "network" and not against
 
     def classifier(
-        self,
-        device: str,
-        on_nan: str = "stop",
-        threads: int | str = "auto",
-        *,
-        committee: bool = False,
+        self, execution: Execution, *, committee: bool = False
     ) -> PartialLabelClassifier | Committee:
         """An untrained classifier or committee with these settings."""
         from ltpll.backbones import Backbone
@@ -213,7 +208,8 @@ class TrainingSettings:
         from ltpll.estimator import PartialLabelClassifier
         from ltpll.models.finetune import FineTune
 
-        how: dict[str, Any] = {"device": device, "threads": threads, "random_state": self.seed}
+        how: dict[str, Any] = {name: getattr(execution, name) for name in ("device", "threads")}
+        how["random_state"] = self.seed
         if committee:
             how |= {name: getattr(self, name) for name in ("folds", "truth_missing", "goal")}
             return Committee(**how)
@@ -227,7 +223,7 @@ class TrainingSettings:
         if self.prior != "auto":
             own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
             parameters["options"] = {**self.options, self.rebalancer: own}
-        return PartialLabelClassifier(**parameters, on_nan=on_nan, **how)
+        return PartialLabelClassifier(**parameters, on_nan=execution.on_nan, **how)
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,9 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                     source,
                     examples,
                     settings,
-                    device=own_device,
-                    threads=job.run.threads,
-                    workers=job.run.workers,
-                    on_nan=job.run.on_nan,
+                    execution=replace(job.run, device=own_device),
                     progress=progress,
                     callbacks=events,
-                    on_choice=print_line,
                 )
             world.wait_for_all()
         _print_result(run.result(), out)
