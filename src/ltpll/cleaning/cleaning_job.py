@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -22,7 +22,7 @@ from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
-from ltpll.comparison import WAYS, can_compare, comparison_parts
+from ltpll.comparison import can_compare, comparison_parts
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier, channels_first, seed_of
 from ltpll.evaluation.metrics import evaluate, target_recovery
@@ -52,6 +52,7 @@ from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
     fold_parts,
+    parallel_runs,
     train_folds,
     train_in_processes,
 )
@@ -60,8 +61,6 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
 MEASURED = 50  # evaluations during training, at most
-WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes
-INPUT_BYTES = 4 << 30  # for the inputs in all processes, of which each briefly holds four copies
 GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
 Rows = npt.NDArray[np.int64]
 
@@ -82,16 +81,11 @@ def cleaning_job(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> CleaningJob:
-    """All that is computed to clean labels, checked before a folder exists.
+    """All that is computed to clean labels by an untrained classifier, which `run` then fits.
 
-    Args:
-        classifier: An untrained classifier or committee, which `run` fits and calibrates.
-        examples: The examples.
-        folds: The number of folds for out-of-fold predictions. With 0 or 1, rows are judged by the
-            classifier that was trained on them; a committee has its own number.
-        workers: How many networks are trained in parallel on a CPU; None decides by the amount of
-            work and the machine.
-        progress: Reports the progress of all training runs, and what was chosen.
+    Everything is checked before a folder exists. With fewer than two folds, rows are judged by the
+    classifier that was trained on them; a committee has its own number. `workers` networks are
+    trained in parallel on a CPU; None decides by the amount of work and the machine.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -115,11 +109,10 @@ class CleaningJob:
         if n < 2:
             few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
             raise InputError(f"{few}: training needs at least two.")
-        self.x, self.sets, self.rest = examples.x, sets, None
+        self.x, self.sets = examples.x, sets
         if len(self.held_out):
             _warn_of_divided_groups(examples.table.groups, self.rows, self.held_out)
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
-            self.rest = sets.select(self.held_out)
 
     def run(
         self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
@@ -138,9 +131,10 @@ class CleaningJob:
     def evaluation(self, goal: Any, every: int = 1) -> HeldOutEvaluation:
         """What measures a classifier by the held-out rows and the true labels that are known."""
         x, labels = rows_on_disk(self.examples.x, self.held_out), self.examples.table.labels
+        sets = self.examples.candidates.select(self.held_out) if len(self.held_out) else None
         return HeldOutEvaluation(
             channels_first(x) if x.ndim == 4 else x,
-            self.rest,
+            sets,
             None if labels is None else labels[self.held_out],
             None if labels is None else labels[self.rows],
             goal=goal,
@@ -155,7 +149,9 @@ class CleaningJob:
         """
         file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        stored = _stored_choice(folder / file, name, self.sets.n_classes)
+        stored = None
+        with suppress(OSError, ValueError):  # it is missing or damaged
+            stored = parse_json((folder / file).read_bytes())
         found = world.value_of_first_process(stored)
         if not found:
             parts = self.stages[name].parts
@@ -174,13 +170,8 @@ class CleaningJob:
 
     def cleaned(self, from_folds: SetPredictions | None) -> Cleaned:
         """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts."""
-        examples, rows, n, classifier = (
-            self.examples,
-            self.rows,
-            len(self.examples),
-            self.classifier,
-        )
-        goal = classifier.goal
+        classifier, examples, rows = self.classifier, self.examples, self.rows
+        n, goal = len(examples), classifier.goal
         classifier.set_params(goal=GOAL)
         predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
         classifier.set_params(goal=goal)
@@ -223,18 +214,6 @@ def _warn_of_divided_groups(
             InputWarning,
             stacklevel=5,
         )
-
-
-def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
-    """What an interrupted run has decided; None if it has not, or if the file is damaged."""
-    try:
-        stored = parse_json(path.read_bytes())
-        if name == "comparison":
-            return {way: float(stored[way]) for way in WAYS}
-        shares = [float(share) for share in stored if 0 <= share < 1]
-        return shares if len(shares) == n_classes + 1 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 # ---- one network -------------------------------------------------------------------------------
@@ -361,21 +340,13 @@ def fold_stage(
     folds: int,
     workers: int | None = None,
 ) -> Stage:
-    """The training runs of the folds, as a stage of a job; fewer than two folds are none.
-
-    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the
-    machine. On a GPU, and with several processes, folds are trained one after the other.
-    """
+    """The training runs of the folds, as a stage of a job; fewer than two folds are none."""
     if folds < 2:
         return Stage([])
     splits = fold_splits(sets, folds, seed_of(classifier.random_state))
     check_folds(x, sets, splits)
-    if chosen_device(classifier.device).type != "cpu" or not current_world().alone:
-        workers = 1
-    if workers is None:  # however many folds are missing: threads change sums
-        rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
-        room = max(1, INPUT_BYTES // (4 * x.nbytes))
-        workers = 1 if rows < WORTHWHILE else min(len(splits), os.cpu_count() or 1, room)
+    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
+    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
     return Stage(fold_parts("fold", classifier, splits), workers, "folds")
 
 

@@ -151,8 +151,7 @@ def label_rows(
     labels than either.
 
     Args:
-        predictions: Predictions for all rows, where there are any by classifiers that were not
-            trained on them.
+        predictions: Predictions for all rows, if possible by classifiers not trained on them.
         examples: The examples.
         trained: The rows that were trained on.
         own: Predictions of the final classifier for these rows, if the others are out of fold.

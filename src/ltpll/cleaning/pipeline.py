@@ -93,16 +93,8 @@ def train_table_run(
 ) -> None:
     """Train a run to its end, and store what cleaning, prediction and reports need.
 
-    An interrupted run is resumed.
-
-    Args:
-        run: The run, from `table_run`.
-        source: Where the examples were read from.
-        examples: The examples, from `read_examples`.
-        settings: How to train.
-        execution: How the run is carried out: the device, threads and workers.
-        progress: Reports the progress of all training runs, and what was chosen.
-        callbacks: Further callbacks of the training on all rows.
+    An interrupted run is resumed. The callbacks are called in the training on all rows; `progress`
+    reports all training runs, and what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on.

@@ -466,32 +466,32 @@ def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 # ---- cleanlab -----------------------------------------------------------------------------------
 
 
-def cleanlab_columns(
+def cleanlab_tables(
     table: CleanedTable, probabilities: Shares, separator: str | None = None
-) -> Columns:
-    """The columns of `Datalab.get_issues("label")`, one row per example.
+) -> tuple[Columns, Shares, npt.NDArray[Any]]:
+    """What cleanlab reads: one row per example, `pred_probs`, and the classes of its columns.
 
-    The given label is the one that was chosen from the set, the predicted label the likeliest of
-    all classes by the `probabilities`, (rows, classes), from `read_probabilities`.
+    The rows have the columns of `Datalab.get_issues("label")`: the given label is the one that was
+    chosen from the set, the predicted label the likeliest of all classes by the `probabilities`,
+    (rows, classes), from `read_probabilities`. In `pred_probs`, classes are sorted as pandas reads
+    them, those that are no row's label are left out, and each row sums to one.
     """
-    names = names_as_read(table)
-    return {
+    names, label = _names_as_read(table), table.labels.label
+    rows = {
         "id": table.ids,
         "candidates": table.sets(separator),
-        "given_label": names[table.labels.label],
+        "given_label": names[label],
         "predicted_label": names[probabilities.argmax(1)],
         "is_label_issue": table.labels.issue,
         "label_score": rounded_column(table.labels.confidence),
     }
+    classes = sorted(np.unique(label).tolist(), key=lambda c: names[c])
+    # A row may be certain of a class that is left out.
+    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
+    return rows, (chosen / chosen.sum(1, keepdims=True)).astype(np.float32), names[classes]
 
 
-def datalab_classes(table: CleanedTable) -> Numbers:
-    """The classes of the columns of `pred_probs` for Datalab: sorted, only those that rows have."""
-    given, names = np.unique(table.labels.label), names_as_read(table)
-    return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
-
-
-def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
+def _names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
     """The names of the classes as pandas reads them: numbers if all of them are."""
     try:
         numbers = np.asarray([float(name) for name in table.classes])
@@ -500,10 +500,3 @@ def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
     if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
         return table.classes
     return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers
-
-
-def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
-    """The probabilities of these classes, (rows, classes), so that each row sums to one."""
-    # A row may be certain of a class that is left out.
-    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
-    return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)

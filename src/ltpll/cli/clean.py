@@ -113,21 +113,16 @@ def _write_for_cleanlab(
     """Write the cleaned table, the matrix of probabilities, and the classes of its columns."""
     import numpy as np
 
-    from ltpll.cleaning.results import (
-        cleanlab_columns,
-        datalab_classes,
-        names_as_read,
-        pred_probs,
-    )
+    from ltpll.cleaning.results import cleanlab_tables
     from ltpll.cleaning.stored_tables import read_probabilities
     from ltpll.files import write_when_complete
     from ltpll.tables.writers import write_table
 
-    probabilities, classes = read_probabilities(run, cleaned), datalab_classes(cleaned)
-    write_table(out, cleanlab_columns(cleaned, probabilities, separator))
-    shares = pred_probs(probabilities, classes)
+    probabilities = read_probabilities(run, cleaned)
+    rows, shares, classes = cleanlab_tables(cleaned, probabilities, separator)
+    write_table(out, rows)
     write_when_complete(matrix, lambda file: np.save(file, shares, allow_pickle=False))
-    write_table(names, {"class": names_as_read(cleaned)[classes]})
+    write_table(names, {"class": classes})
     if left_out := len(cleaned.classes) - len(classes):
         what = counted(left_out, "class is", "classes are")
         print_line(f"{what} the label of no row, and left out of pred_probs for Datalab.")

@@ -82,12 +82,15 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         read_source,
         torchrun_processes,
     )
+    from ltpll.tables.prior_files import read_prior
 
     if job.data.table is None:
         raise InputError("There is nothing to train on: give a table, such as labels.csv.")
     path = Path(job.data.table).expanduser()
     out, files = out or Path("ltpll-runs") / _name_of_run(path), job.data
-    settings = _with_prior_of_file(job.training)
+    settings = job.training
+    if isinstance(settings.prior, str) and settings.prior not in PRIORS:
+        settings = replace(settings, prior=read_prior(Path(settings.prior).expanduser()))
     source = _source(path, job, settings)
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
@@ -101,8 +104,10 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
             problem = "Several processes would all do the same work first"
             raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
         examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
-        if settings.backbone is not None and source.images is None:
-            _check_has_texts(examples)
+        reads_texts = settings.backbone is not None and source.images is None
+        if reads_texts and not (examples.encoder and examples.encoder.has_texts):
+            problem = "A backbone is for pictures or texts: give a folder with --images, or name"
+            raise InputError(f"{problem} the column with --text, or leave --backbone out.")
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         # Every process has to check the folder before the first one writes to it.
@@ -125,16 +130,6 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                 )
             world.wait_for_all()
         _print_result(run.result(), out)
-
-
-def _with_prior_of_file(settings: TrainingSettings) -> TrainingSettings:
-    """The settings with the class shares of a file, if the prior is one."""
-    from ltpll.tables.prior_files import read_prior
-
-    prior = settings.prior
-    if not isinstance(prior, str) or prior in PRIORS:
-        return settings
-    return replace(settings, prior=read_prior(Path(prior).expanduser()))
 
 
 def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSource:
@@ -171,14 +166,6 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
         encoder=job.columns.encoder(texts) if images is None or backbone is not None else None,
         on_error=files.on_error,
     )
-
-
-def _check_has_texts(examples: Examples) -> None:
-    """Refuse a backbone where there is nothing that it could read."""
-    encoder = examples.encoder
-    if encoder is None or not encoder.has_texts:
-        problem = "A backbone is for pictures or texts: give a folder with --images, or name the"
-        raise InputError(f"{problem} column with --text, or leave --backbone out.")
 
 
 def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
