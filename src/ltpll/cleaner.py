@@ -168,12 +168,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = LabelTable(
             ids=_as_texts(index),
             candidates=candidates,
-            labels=None,
-            splits=None,
-            paths=None,
-            features=None,
             feature_names=() if names is None else tuple(names),
-            votes=None,
             frame=frame,
             groups=None if groups is None else _as_texts(groups),
         )

@@ -128,19 +128,6 @@ class CleaningJob:
     def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         raise NotImplementedError
 
-    def evaluation(self, goal: Any, every: int = 1) -> HeldOutEvaluation:
-        """What measures a classifier by the held-out rows and the true labels that are known."""
-        x, labels = rows_on_disk(self.examples.x, self.held_out), self.examples.table.labels
-        sets = self.examples.candidates.select(self.held_out) if len(self.held_out) else None
-        return HeldOutEvaluation(
-            channels_first(x) if x.ndim == 4 else x,
-            sets,
-            None if labels is None else labels[self.held_out],
-            None if labels is None else labels[self.rows],
-            goal=goal,
-            every=every,
-        )
-
     def decide_once(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
         """What cross-validation decides before training, unless the folder has stored it.
 
@@ -250,7 +237,8 @@ class NetworkJob(CleaningJob):
         decide = partial(self.decide_once, folder)
         scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
 
-        evaluation = self.evaluation(classifier.goal, max(1, trainer.epochs // MEASURED))
+        every = max(1, trainer.epochs // MEASURED)
+        evaluation = HeldOutEvaluation(self.examples, classifier.goal, every)
         ours: list[Callback] = [evaluation]
         if run is not None:
             ours.append(RunLog(run, evaluation, durable=True))
@@ -386,7 +374,7 @@ class CommitteeJob(CleaningJob):
             committee=round_floats(committee.weights_),
             information=round_floats(committee.information_._asdict()),
             information_by_class=[None if np.isnan(one) else round(one, 6) for one in by_class],
-            last=round_floats(self.evaluation(goal).figures(by_goal, labels)),
+            last=round_floats(HeldOutEvaluation(self.examples, goal).figures(by_goal, labels)),
         )
         if run is not None:
             for name, weight in committee.weights_.items():
@@ -402,26 +390,22 @@ class CommitteeJob(CleaningJob):
 class HeldOutEvaluation(Measurement):
     """Adds figures about held-out rows and known true labels to records; training sees none of it.
 
-    The candidates of the held-out rows `x` are None if there are none. True class numbers are −1
-    where unknown. Figures for the goal are in `test`, those for both goals in its `by_goal`.
+    Figures for the goal are in `test`, those for both goals in its `by_goal`.
     """
 
-    def __init__(
-        self,
-        x: Any,
-        candidates: Candidates | None,
-        labels: Rows | None,
-        training_labels: Rows | None,
-        goal: Goal = "balanced",
-        every: int = 1,
-    ) -> None:
+    def __init__(self, examples: Examples, goal: Goal, every: int = 1) -> None:
         super().__init__(every)
-        self.x, self.candidates, self.goal = x, candidates, goal
-        self.known, self.known_in_training = _known(labels), _known(training_labels)
+        chosen, labels = examples.training(), examples.table.labels
+        self.x, self.rows, self.goal = examples.x, np.flatnonzero(~chosen), goal
+        self.candidates = examples.candidates.select(self.rows) if len(self.rows) else None
+        self.known = None if labels is None else _known(labels[self.rows])
+        self.known_in_training = None if labels is None else _known(labels[chosen])
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
-            self._x = trainer.predictor.inputs(self.x, "held-out")
+            x = rows_on_disk(self.x, self.rows)
+            x = channels_first(x) if x.ndim == 4 else x
+            self._x = trainer.predictor.inputs(x, "held-out")
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""
@@ -454,9 +438,9 @@ class HeldOutEvaluation(Measurement):
         return record
 
 
-def _known(labels: Rows | None) -> tuple[Tensor, Tensor] | None:
-    """The rows whose true label is known, and these labels, if there are any."""
-    if labels is None or not (labels >= 0).any():
+def _known(labels: Rows) -> tuple[Tensor, Tensor] | None:
+    """The rows whose true label is known, not −1, and these labels, if there are any."""
+    if not (labels >= 0).any():
         return None
     rows = np.flatnonzero(labels >= 0)
     return torch.from_numpy(rows), torch.from_numpy(labels[rows])

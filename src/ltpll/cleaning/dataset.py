@@ -159,16 +159,10 @@ def read_examples(
     device: str = "auto",
     on_progress: ReadingProgress | None = None,
 ) -> Examples:
-    """Read and check a table and its pictures or features.
+    """Read and check a table and its pictures or features; examples are in the table's order.
 
-    Args:
-        source: What to read.
-        needs_candidates: Whether a table without candidate sets is an error.
-        device: Where a backbone runs: "cpu", "cuda" or "auto".
-        on_progress: Called several times while the table and the pictures are read.
-
-    Returns:
-        The examples, in the table's order.
+    `on_progress` is called several times. A table without candidate sets is an error, unless they
+    are not needed.
 
     Raises:
         InputError: Something cannot be read, or the parts do not match.

@@ -51,17 +51,11 @@ def judge(
     *,
     by_size: bool = False,
 ) -> Judgement:
-    """Judge candidate sets by out-of-fold predictions.
+    """Judge candidate sets by predictions of classifiers that were not trained on the rows.
 
-    Args:
-        predictions: Predictions by classifiers that were not trained on the rows.
-        n_classes: The number of classes.
-        strata: The kind of each row, from 0, if sets of some kinds lack the true label more often
-            than others: for example, whether all annotators agree.
-        by_size: Whether sets of different sizes may lack the true label with different frequency.
-
-    Returns:
-        The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
+    Sets of some kinds may lack the true label more often than others: `strata` has the kind of each
+    row, from 0, such as whether all annotators agree; `by_size` tells sizes of sets apart, too.
+    `ltpll.cleaning.results.flagged_sets` says which sets to look at.
     """
     labels = predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
@@ -148,14 +142,8 @@ def label_rows(
     runner-up and the margin follow: that of the classifier that was not trained on the row or, for
     trained rows with out-of-fold predictions, the mean of theirs and of the final classifier's.
     The former do not know the row's set and the latter has memorised it; their mean recovers more
-    labels than either.
-
-    Args:
-        predictions: Predictions for all rows, if possible by classifiers not trained on them.
-        examples: The examples.
-        trained: The rows that were trained on.
-        own: Predictions of the final classifier for these rows, if the others are out of fold.
-        truth_missing: Whether labels may lie outside their sets.
+    labels than either. `own` are the predictions of the final classifier for the `trained` rows, if
+    the others are out of fold. With `truth_missing`, labels may lie outside their sets.
     """
     n, n_classes = len(examples), examples.candidates.n_classes
     judged_by = np.full(n, "held out", dtype=object)

@@ -61,15 +61,9 @@ def flagged_sets(
 ) -> Flags:
     """Choose the sets to look at, the most suspicious first, while few hold their true label.
 
-    Args:
-        suspicion: The probability that each set lacks the true label.
-        judged: Whether each row can be judged.
-        labels: The likeliest candidate of each row. Sets that hold their label should not be
-            flagged much more often in some classes than in others.
-        false_discoveries: The expected share of flagged sets that hold their true label.
-
-    Returns:
-        Whether each row is flagged.
+    At most the share `false_discoveries` of them is expected to do so. Sets that hold their label
+    should not be flagged much more often in some classes than in others, as told by `labels`, the
+    likeliest candidates.
 
     Examples:
         >>> flagged_sets(np.array([0.9, 0.8, 0.1]), np.ones(3, bool), np.zeros(3, int), 0.2)

@@ -215,10 +215,7 @@ def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> 
 
 
 def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
-    """Read the probabilities of all classes, by classifiers that were not trained on the row.
-
-    Returns:
-        (rows, classes); each row sums to one, up to the rounding of the stored numbers.
+    """Read the probabilities of all classes, (rows, classes), by classifiers not trained on the row.
 
     Raises:
         InputError: The run has not stored them, or the file is damaged.
