@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,11 @@ from ltpll.cleaning.settings import KINDS, Execution, TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
     store_pictures,
-    store_probabilities,
     store_tables,
 )
 from ltpll.errors import InputError
 from ltpll.estimator import SCALED
+from ltpll.files import write_when_complete
 from ltpll.formatting import counted
 from ltpll.missing_share import NEVER
 from ltpll.runs.recording import begin_run, locked_for_training
@@ -131,7 +132,10 @@ def train_table_run(
         classifier.save(folder / RunFile.CLASSIFIER)
         store_tables(folder, examples.table, found.labels)
         if (found.labels.judged_by != "own").all():
-            store_probabilities(folder, found.predictions.probabilities(classifier.temperature_))
+            shares = found.predictions.probabilities(classifier.temperature_)
+            if shares is not None:  # they are not too many
+                write = partial(np.save, arr=shares, allow_pickle=False)
+                write_when_complete(folder / RunFile.PROBABILITIES, write)
         if source.images is not None:
             store_pictures(folder, source.images, examples.table, found.labels)
         if source.backbone is not None:

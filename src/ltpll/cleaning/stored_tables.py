@@ -19,7 +19,6 @@ from ltpll.cleaning.results import (
     StoredVotes,
 )
 from ltpll.errors import InputError, first_line
-from ltpll.files import write_atomically
 from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind
@@ -71,14 +70,6 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         names = np.asarray(votes.names, dtype=object)[votes.annotators]
         columns = {"row": votes.rows, "annotator": names, "label": votes.labels}
         write_table(folder / RunFile.VOTES, columns)
-
-
-def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | None) -> None:
-    """Write the probabilities of all classes, (rows, classes), unless they are too many."""
-    if probabilities is not None:
-        stream = io.BytesIO()
-        np.save(stream, probabilities, allow_pickle=False)
-        write_atomically(folder / RunFile.PROBABILITIES, stream.getvalue())
 
 
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
