@@ -32,7 +32,7 @@ from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
 from ltpll.committee import Committee
 from ltpll.errors import InputError, shown
-from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
+from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import write_cleaning_page
@@ -152,8 +152,6 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         frame = pandas_frame(X)
         if self.encoder_ is not None:
             X = self.encoder_.fit_transform(X)
-            if classifier.views == "auto":
-                classifier.set_params(views=SCALED)
         x = classifier.checked_inputs(X, reset=True)
         x = x.numpy() if isinstance(x, Tensor) else x
         names = getattr(self.encoder_ or classifier, "feature_names_in_", None)
@@ -179,8 +177,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier.set_params(folds=folds)
         elif classifier.on_epoch:
             callbacks.append(OnEpoch(classifier.on_epoch))
-        how: dict[str, Any] = {"folds": folds, "workers": workers, "progress": progress}
-        job = cleaning_job(classifier, examples, **how)
+        job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
         with TemporaryDirectory(prefix="ltpll-") as folder:
             found = job.run(Path(folder), callbacks=callbacks)
         if found is None:

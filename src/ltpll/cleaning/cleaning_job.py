@@ -24,7 +24,7 @@ from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
 from ltpll.comparison import can_compare, comparison_parts
 from ltpll.errors import InputError, InputWarning
-from ltpll.estimator import PartialLabelClassifier, channels_first, seed_of
+from ltpll.estimator import SCALED, PartialLabelClassifier, channels_first, seed_of
 from ltpll.evaluation.metrics import evaluate, target_recovery
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
@@ -91,6 +91,8 @@ def cleaning_job(
         InputError: The examples cannot be trained on.
     """
     progress = progress or Progress(write=lambda line: None)
+    if examples.encoder is not None and classifier.views == "auto":
+        classifier.set_params(views=SCALED)
     if isinstance(classifier, Committee):
         return CommitteeJob(classifier, examples, workers, progress)
     return NetworkJob(classifier, examples, folds, workers, progress)
@@ -111,8 +113,20 @@ class CleaningJob:
             raise InputError(f"{few}: training needs at least two.")
         self.x, self.sets = examples.x, sets
         if len(self.held_out):
-            _warn_of_divided_groups(examples.table.groups, self.rows, self.held_out)
+            self._warn_of_divided_groups()
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
+
+    def _warn_of_divided_groups(self) -> None:
+        groups = self.examples.table.groups
+        divided = set() if groups is None else {*groups[self.rows]} & {*groups[self.held_out]}
+        if divided:
+            warnings.warn(
+                f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows "
+                "that are held out, so held-out figures may be too good "
+                f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
+                InputWarning,
+                stacklevel=5,
+            )
 
     def run(
         self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
@@ -187,20 +201,6 @@ class CleaningJob:
         if cut := getattr(examples.encoder, "n_cut", 0):
             facts["texts_cut"] = cut
         return Cleaned(labels, predictions, facts)
-
-
-def _warn_of_divided_groups(
-    groups: npt.NDArray[np.object_] | None, trained: Rows, held_out: Rows
-) -> None:
-    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
-    if divided:
-        warnings.warn(
-            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that "
-            "are held out, so held-out figures may be too good "
-            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
-            InputWarning,
-            stacklevel=5,
-        )
 
 
 # ---- one network -------------------------------------------------------------------------------

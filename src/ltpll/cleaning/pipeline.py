@@ -21,7 +21,6 @@ from ltpll.cleaning.stored_tables import (
     store_tables,
 )
 from ltpll.errors import InputError
-from ltpll.estimator import SCALED
 from ltpll.files import write_when_complete
 from ltpll.formatting import counted
 from ltpll.missing_share import NEVER
@@ -34,13 +33,7 @@ from ltpll.training.checkpoint import write_checkpoint
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
-    """The run of these settings on these examples, in the folder `out`.
-
-    `Run.check_folder` refuses a folder with another run.
-
-    Raises:
-        InputError: The settings do not fit each other or the examples.
-    """
+    """The run of these settings on these examples, in the folder `out`; both are checked."""
     settings.check(examples.candidates.classes)
     config: Record = asdict(settings)
     config["extras"] = list(settings.extras)
@@ -115,12 +108,8 @@ def train_table_run(
     # Everything is checked before the folder exists.
     is_committee = run.config.get("learner") == "committee"
     classifier = settings.classifier(execution, committee=is_committee)
-    if examples.encoder is not None and settings.views == "auto":
-        classifier.set_params(views=SCALED)
-    workers = execution.workers
-    job = cleaning_job(
-        classifier, examples, folds=settings.folds, workers=workers, progress=progress
-    )
+    folds, workers = settings.folds, execution.workers
+    job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:

@@ -145,11 +145,7 @@ class TrainingSettings:
     """Folds of the cross-validation that gives every row an out-of-fold prediction; 0 for none."""
 
     def check(self, classes: Iterable[Hashable]) -> None:
-        """Refuse a setting that does not fit the classes or the other settings.
-
-        Raises:
-            InputError: Something does not fit.
-        """
+        """Refuse settings that do not fit the classes or each other with an `InputError`."""
         from ltpll.methods import METHODS
         from ltpll.rebalancers import REBALANCERS
         from ltpll.registry import named_parameters
@@ -177,11 +173,7 @@ class TrainingSettings:
             check_prior(prior, classes)
 
     def uses_committee(self, examples: Examples) -> bool:
-        """Whether a committee is trained on these examples.
-
-        Raises:
-            InputError: One is asked for, and does not fit the examples or the other settings.
-        """
+        """Whether a committee is trained on these examples; one that does not fit is refused."""
         from ltpll.committee.training import fits_memory
 
         usual = TrainingSettings()

@@ -121,12 +121,11 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     target = FALSE_DISCOVERIES if false_discoveries is None else false_discoveries
     record, stored = Run.open(folder, Kind.TABLE).result(), checksums(folder)
     try:
-        votes = pictures = None
         found = _read_parquet(folder / RunFile.EXAMPLES).combine_chunks()
-        if RunFile.VOTES in stored:
-            votes = _read_parquet(folder / RunFile.VOTES)
-        if RunFile.PICTURES in stored:
-            pictures = _read_parquet(folder / RunFile.PICTURES)
+        votes, pictures = (
+            _read_parquet(folder / name) if name in stored else None
+            for name in (RunFile.VOTES, RunFile.PICTURES)
+        )
         return _as_cleaned_table(record, found, votes, pictures, target)
     except InputError:
         raise
