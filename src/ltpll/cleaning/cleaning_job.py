@@ -303,9 +303,9 @@ def out_of_fold_predictions(
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    Finished folds are stored in the folder, so that an interrupted call can be resumed. The plan of
-    `progress` contains the `stage`, which `fold_stage` returns. `scores` are those of the
-    comparison that the rebalancer "auto" made on the whole table. None but in the first process.
+    Finished folds are stored in the folder. The plan of `progress` contains the `stage`, from
+    `fold_stage`. `scores` are those of the comparison that the rebalancer "auto" made on the whole
+    table. None but in the first process.
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     classifier.set_params(goal=GOAL)
@@ -404,8 +404,8 @@ class HeldOutEvaluation(Measurement):
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
             x = rows_on_disk(self.x, self.rows)
-            x = channels_first(x) if x.ndim == 4 else x
-            self._x = trainer.predictor.inputs(x, "held-out")
+            given = channels_first(x) if x.ndim == 4 else x
+            self._x = trainer.predictor.inputs(given, "held-out")
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.results import CleanedLabels
+from ltpll.cleaning.results import CleanedLabels, Flags, Numbers, Shares
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.missing_labels import fit_missing_labels
 from ltpll.evaluation.set_predictions import SetPredictions
@@ -19,9 +19,6 @@ from ltpll.runs.run import Record
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
 DOUBT = 3.0  # excess sets of a class, or of a pair, before they count as mistakes of the classifier
-Numbers = npt.NDArray[np.int64]
-Shares = npt.NDArray[np.float32]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

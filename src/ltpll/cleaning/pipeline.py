@@ -91,8 +91,7 @@ def train_table_run(
     reports all training runs, and what was chosen.
 
     Raises:
-        InputError: The examples cannot be trained on.
-        BusyError: Another process is training the run.
+        InputError: The examples cannot be trained on, or another process is training the run.
 
     Examples:
         >>> from ltpll.cleaning.dataset import TableSource, read_examples

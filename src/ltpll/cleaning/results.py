@@ -113,8 +113,10 @@ class CleanedTable:
     candidates: Numbers  # of row i: candidates[offsets[i]:offsets[i + 1]]
     true: npt.NDArray[np.object_]  # class numbers, None where not known
     labels: CleanedLabels
-    votes: StoredVotes | None
-    pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
+    votes: StoredVotes | None = None
+    pictures: Mapping[int, bytes] = field(
+        default_factory=dict
+    )  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     reviewed: Flags | None = None  # whether the candidates are a person's answer
@@ -206,7 +208,8 @@ def verdicts(table: CleanedTable) -> list[str]:
     covering, chance = judgement["covering"], judgement["chance"]
     found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of"
     found += f" {chance:.1%} by chance"
-    if not _beats_chance(covering, chance, int(judged.sum())):
+    beats = _beats_chance(table)
+    if not beats[0]:
         guess = "The data do not let the model beat a random guess: on rows it was not trained on"
         return [*sentences, f"{guess}, {found}. Do not trust these labels."]
     sentences.append(f"On rows that the model was not trained on, {found}.")
@@ -218,26 +221,29 @@ def verdicts(table: CleanedTable) -> list[str]:
     guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
     if known is not None:
         right = f"are right in {known['accuracy']:.1%} of the cases ({expected} expected)"
-        if not _beats_chance(known["accuracy"], inside["guess"], known["rows"]):
+        if not all(beats):
             guess += ", so the model does not beat it"
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
 
 
 def beats_guess(table: CleanedTable) -> bool | None:
     """Whether the model beats a random guess, as in `verdicts`; None if nothing was judged."""
+    return all(_beats_chance(table)) if table.judgement else None
+
+
+def _beats_chance(table: CleanedTable) -> list[bool]:
+    """Whether predictions lie inside sets, and labels of ambiguous rows are right if that is known,
+    more often than by chance: by more than twice the standard error.
+    """
     judgement, rows = table.judgement, int((table.labels.judged_by != "own").sum())
-    if not judgement:
-        return None
+    shares = [(judgement["covering"], judgement["chance"], rows)]
     inside, known = judgement.get("ambiguous"), judgement.get("calibration", {}).get("ambiguous")
-    beats = _beats_chance(judgement["covering"], judgement["chance"], rows)
-    if inside is None or known is None:
-        return beats
-    return beats and _beats_chance(known["accuracy"], inside["guess"], known["rows"])
-
-
-def _beats_chance(share: float, chance: float, rows: int) -> bool:
-    """Whether a share is above chance by more than twice its standard error."""
-    return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
+    if inside is not None and known is not None:
+        shares.append((known["accuracy"], inside["guess"], known["rows"]))
+    return [
+        share - chance > 2 * math.sqrt(chance * (1 - chance) / max(n, 1))
+        for share, chance, n in shares
+    ]
 
 
 def findings(table: CleanedTable) -> list[str]:
@@ -313,10 +319,6 @@ def task_data(table: CleanedTable) -> list[dict[str, str]]:
 
 def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
-
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-        separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`,

@@ -242,11 +242,9 @@ def _read_parquet(path: Path) -> Any:
 
 
 def shown_values(table: LabelTable, doubt: npt.NDArray[Any]) -> ShownValues:
-    """What people see of each row: its longest text and a few other values, as short texts.
+    """What people see of each row: its longest text, then a few other values, as short texts.
 
-    Returns:
-        For each column, the longest text first, a text for each row; None where there is none. Of a
-        large table, the rows with the most doubt are shown.
+    Texts are None where there is none. Of a large table, the rows with the most doubt are shown.
     """
     import pandas as pd
 

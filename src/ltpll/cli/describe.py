@@ -88,7 +88,6 @@ def describe(
 
 
 def _sets_of_run(path: Path) -> LabelledSets:
-    """The sets that a run on a table was trained on, and the true labels."""
     import numpy as np
 
     from ltpll.cleaning.results import candidates_of

@@ -122,9 +122,8 @@ class Run:
     def delete_run(self, *, keep_parts: bool = False) -> None:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
-        A folder named by its hash is deleted in one move. In a folder that a user has named, only
-        the run's files are deleted, and with `keep_parts` not those of training runs that need not
-        be repeated.
+        A folder named by its hash is deleted in one move. In one that a user has named, only the
+        run's files are, and with `keep_parts` not those of training runs that need not be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -145,11 +144,7 @@ class Run:
                     path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
-        """Refuse a folder named by a user that holds other files or another run.
-
-        Args:
-            afresh: Whether a run with other settings or data is trained from the start.
-        """
+        """Refuse a folder with other files or another run, unless that is trained `afresh`."""
         folder = self.folder
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file: give the name of a folder for the run.")
