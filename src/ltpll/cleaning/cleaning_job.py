@@ -113,20 +113,18 @@ class CleaningJob:
             raise InputError(f"{few}: training needs at least two.")
         self.x, self.sets = examples.x, sets
         if len(self.held_out):
-            self._warn_of_divided_groups()
+            groups = examples.table.groups
+            divided = set() if groups is None else {*groups[chosen]} & {*groups[~chosen]}
+            if divided:
+                warnings.warn(
+                    f"{counted(len(divided), 'group has', 'groups have')} rows to train on and "
+                    "rows that are held out, so held-out figures may be too good "
+                    f"({format_names(sorted(divided), 5)}): give all rows of a group the same "
+                    "split.",
+                    InputWarning,
+                    stacklevel=4,
+                )
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
-
-    def _warn_of_divided_groups(self) -> None:
-        groups = self.examples.table.groups
-        divided = set() if groups is None else {*groups[self.rows]} & {*groups[self.held_out]}
-        if divided:
-            warnings.warn(
-                f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows "
-                "that are held out, so held-out figures may be too good "
-                f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
-                InputWarning,
-                stacklevel=5,
-            )
 
     def run(
         self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
@@ -143,10 +141,9 @@ class CleaningJob:
         raise NotImplementedError
 
     def decide_once(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
-        """What cross-validation decides before training, unless the folder has stored it.
+        """What cross-validation decides, "missing" or "comparison", unless the folder has stored it.
 
-        "missing" or "comparison" is the name of what is decided. `estimate` decides it, given the
-        callbacks of each training run and where these are kept.
+        `estimate` is given the callbacks of each training run, and where these are kept.
         """
         file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)

@@ -196,10 +196,7 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     the earlier run's shares. They are not evidence, which would count in every refinement, so that
     training can still overrule an earlier label. Reviewed rows, and rows that the earlier run does
     not have, start from their weights. Folds start from scratch, so that no row is judged by what
-    was learned from it.
-
-    Raises:
-        InputError: The run has none of the examples, or other classes.
+    learned from it. A run that has none of the examples, or other classes, is refused.
     """
     sets = examples.candidates
     advice = "give a run on this table, or leave --start-from out"

@@ -305,18 +305,6 @@ def _named_classes(names: npt.NDArray[Any], classes: list[tuple[int, int, int]])
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def task_data(table: CleanedTable) -> list[dict[str, str]]:
-    """What tasks of a labelling tool show: pictures as it called them, or paths, or ids."""
-    source, paths = table.record["source"], table.ids if table.paths is None else table.paths
-    if table.urls is not None:
-        name, shown = str(source["reading"].get("path")), table.urls
-    elif source["images"] is not None:
-        name, shown = "image", paths
-    else:
-        name, shown = "id", table.ids
-    return [{name: text} for text in shown.tolist()]
-
-
 def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
 

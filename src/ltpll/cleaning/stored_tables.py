@@ -207,8 +207,7 @@ def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> 
 def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
     """Read the probabilities of all classes, (rows, classes), by classifiers not trained on the row.
 
-    Raises:
-        InputError: The run has not stored them, or the file is damaged.
+    A run that has not stored them is refused, and so is a damaged file.
     """
     if RunFile.PROBABILITIES not in checksums(folder):
         if (table.labels.judged_by == "own").any():

@@ -92,13 +92,20 @@ def clean(
 
 def _write_tasks(out: Path, run: Path, cleaned: CleanedTable, control: str | None) -> None:
     from ltpll import __version__
-    from ltpll.cleaning.results import rounded_column, task_data
+    from ltpll.cleaning.results import rounded_column
     from ltpll.convert.label_studio import control_names, write_pre_annotations
 
-    stored = cleaned.record["source"]["reading"].get("control")
+    source, reading = cleaned.record["source"], cleaned.record["source"]["reading"]
+    stored = reading.get("control")
+    # Tasks show pictures as the labelling tool called them, or paths, or ids.
+    name, texts = "id", cleaned.ids
+    if cleaned.urls is not None:
+        name, texts = str(reading.get("path")), cleaned.urls
+    elif source["images"] is not None:
+        name, texts = "image", cleaned.ids if cleaned.paths is None else cleaned.paths
     write_pre_annotations(
         out,
-        task_data(cleaned),
+        [{name: text} for text in texts.tolist()],
         cleaned.classes[cleaned.labels.label].tolist(),
         rounded_column(cleaned.labels.confidence).tolist(),
         control=control_names(control, stored if isinstance(stored, str) else None),

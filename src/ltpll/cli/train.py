@@ -87,17 +87,20 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
     if job.data.table is None:
         raise InputError("There is nothing to train on: give a table, such as labels.csv.")
     path = Path(job.data.table).expanduser()
-    out, files = out or Path("ltpll-runs") / _name_of_run(path), job.data
-    settings = job.training
+    files, settings = job.data, job.training
+    name = path.resolve().name if path.is_dir() else path.stem
+    if not path.exists():  # what is left of a pattern without its marks
+        name = re.sub(r"[*?\[\]]+", "", name).strip(" -_.") or "tables"
+    out = out or Path("ltpll-runs") / name
     if isinstance(settings.prior, str) and settings.prior not in PRIORS:
         settings = replace(settings, prior=read_prior(Path(settings.prior).expanduser()))
     source = _source(path, job, settings)
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
         raise InputError(f"{problem}: write the new run to another folder.")
-    for name in (path, files.features, files.images) if fresh else ():
-        if name is not None and Path(name).expanduser().resolve().is_relative_to(out.resolve()):
-            problem = f"{name} is in the run {out}, which --fresh discards"
+    for file in (path, files.features, files.images) if fresh else ():
+        if file is not None and Path(file).expanduser().resolve().is_relative_to(out.resolve()):
+            problem = f"{file} is in the run {out}, which --fresh discards"
             raise InputError(f"{problem}: copy it to another folder, or choose another --out.")
     with torchrun_processes(job.run.device) as (world, own_device):
         if source.backbone is not None and not world.alone:
@@ -183,12 +186,6 @@ def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles
     if files.start_from is None:
         return examples
     return starting_from(examples, read_cleaned(Path(files.start_from)))
-
-
-def _name_of_run(path: Path) -> str:
-    """The name of a table or folder, or what is left of a pattern without its marks."""
-    name = path.resolve().name if path.is_dir() else path.stem
-    return name if path.exists() else re.sub(r"[*?\[\]]+", "", name).strip(" -_.") or "tables"
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:

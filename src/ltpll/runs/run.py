@@ -185,11 +185,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training this run until this one ends or dies.
-
-        Raises:
-            BusyError: Another process is training it.
-        """
+        """Keep others from training this run until this process ends; BusyError if one does."""
         name = f"The run {self.folder.name} in {self.root}"
         busy = BusyError(f"{name} is being trained by another process: wait for it.")
         with self._refusing_write_errors():
