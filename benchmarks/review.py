@@ -32,6 +32,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.pipeline import (
     TRUST,
+    Execution,
     TrainingSettings,
     starting_from,
     table_run,
@@ -182,9 +183,7 @@ def train(out: Path, examples: Examples, name: str, seed: int, folds: int) -> di
         TableSource(Path(f"{name}.csv")),
         examples,
         settings,
-        device="cpu",
-        threads=1,
-        workers=1,
+        execution=Execution("cpu", threads=1, workers=1),
     )
     return dict(run.result())
 

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from ltpll import LabelCleaner, PartialLabelClassifier
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.cleaning.pipeline import Execution, TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.results import cleaned_columns
 from ltpll.cleaning.review import review_columns, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
@@ -81,7 +81,7 @@ def test_labels_are_those_of_the_commands_for_the_same_table(
     how = {"method": "proden", "rebalancer": rebalancer, "epochs": 30, "truth_missing": missing}
     settings, examples = TrainingSettings(**how, folds=2), read_examples(source)
     run = table_run(tmp_path / "run", settings, examples)
-    train_table_run(run, source, examples, settings, device="cpu", threads=1, workers=1)
+    train_table_run(run, source, examples, settings, execution=Execution("cpu", 1, 1))
     stored = read_cleaned(run.folder)
 
     fitted = LabelCleaner(PartialLabelClassifier(**how, device="cpu", threads=1), folds=2)

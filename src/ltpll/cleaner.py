@@ -22,7 +22,6 @@ from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
-    CleanedLabels,
     CleanedTable,
     cleaned_columns,
     summary,
@@ -33,7 +32,7 @@ from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
 from ltpll.committee import Committee
 from ltpll.errors import InputError, shown
-from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
+from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
@@ -152,8 +151,6 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         frame = pandas_frame(X)
         if self.encoder_ is not None:
             X = self.encoder_.fit_transform(X)
-            if classifier.views == "auto":
-                classifier.set_params(views=SCALED)
         x = classifier.checked_inputs(X, reset=True)
         x = x.numpy() if isinstance(x, Tensor) else x
         names = getattr(self.encoder_ or classifier, "feature_names_in_", None)
@@ -168,12 +165,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = LabelTable(
             ids=_as_texts(index),
             candidates=candidates,
-            labels=None,
-            splits=None,
-            paths=None,
-            features=None,
             feature_names=() if names is None else tuple(names),
-            votes=None,
             frame=frame,
             groups=None if groups is None else _as_texts(groups),
         )
@@ -184,8 +176,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier.set_params(folds=folds)
         elif classifier.on_epoch:
             callbacks.append(OnEpoch(classifier.on_epoch))
-        how: dict[str, Any] = {"folds": folds, "workers": workers, "progress": progress}
-        job = cleaning_job(classifier, examples, **how)
+        job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
         with TemporaryDirectory(prefix="ltpll-") as folder:
             found = job.run(Path(folder), callbacks=callbacks)
         if found is None:
@@ -196,7 +187,12 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier_, self.classes_ = classifier, labels.classes
         record = {**found.facts, **_described(classifier, folds)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
-        self.table_ = _as_table(table, cleaned, record)
+        parts = candidates.offsets, candidates.labels
+        offsets, flat = (part.numpy().astype(np.int64) for part in parts)
+        unknown = np.full(len(table), None, dtype=object)
+        what = (record, table.ids, None, None, offsets, flat, unknown, cleaned)
+        texts = shown_values(table, 1 - cleaned.confidence)
+        self.table_ = CleanedTable(*what, groups=table.groups, shown=texts)
         self.expected_wrong_ = float(self.table_.doubts.sum())
         self.summary_ = "\n".join(summary(self.table_))
         columns = cleaned_columns(self.table_)
@@ -277,25 +273,12 @@ def _as_texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
 
 def _described(classifier: Committee | PartialLabelClassifier, folds: int) -> dict[str, Any]:
     """What reports say about the settings, in place of a run's config and source."""
-
-    def named(value: Any) -> Any:
-        several = isinstance(value, (list, tuple))
-        return [named(one) for one in value] if several else getattr(value, "name", value)
-
     params: Mapping[str, Any] = classifier.get_params(deep=False)
     left_out = ("truth_missing", NEVER)  # as in the config of a run
-    config = {name: named(value) for name, value in params.items() if (name, value) != left_out}
-    config = json.loads(json.dumps({**config, "folds": folds}, default=str))
+    config = {name: value for name, value in params.items() if (name, value) != left_out}
+    named = json.dumps(
+        {**config, "folds": folds}, default=lambda one: getattr(one, "name", str(one))
+    )
     device = str(chosen_device(classifier.device))
     facts = {"environment": environment(device), "skipped": []}
-    return {"config": config, "source": {"table": None, "images": None}, **facts}
-
-
-def _as_table(table: LabelTable, labels: CleanedLabels, record: dict[str, Any]) -> CleanedTable:
-    assert table.candidates is not None
-    sets = table.candidates
-    offsets, flat = (part.numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
-    unknown = np.full(len(table), None, dtype=object)
-    found = (record, table.ids, None, None, offsets, flat, unknown, labels)
-    shown = shown_values(table, 1 - labels.confidence)
-    return CleanedTable(*found, votes=None, pictures={}, groups=table.groups, shown=shown)
+    return {"config": json.loads(named), "source": {"table": None, "images": None}, **facts}

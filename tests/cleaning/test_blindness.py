@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.cleaning.pipeline import Execution, TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
 from ltpll.cleaning.results import cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
@@ -70,7 +70,7 @@ def trained(folder, kind, truth):
     settings = TrainingSettings(method="corr", epochs=3, folds=2)
     examples = read_examples(source)
     run = table_run(folder / "run", settings, examples)
-    train_table_run(run, source, examples, settings, device="cpu", threads=1, workers=1)
+    train_table_run(run, source, examples, settings, execution=Execution("cpu", 1, 1))
     cleaned = read_cleaned(run.folder)
     new = read_examples(
         source_for_new_table(run.folder, cleaned.record, table, None, beside, "stop"),

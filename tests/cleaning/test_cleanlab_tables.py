@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ltpll.cleaning.results import cleanlab_columns, datalab_classes, pred_probs
+from ltpll.cleaning.results import cleanlab_tables
 from ltpll.evaluation import set_predictions
 from ltpll.tables.writers import write_table
 from support.cleaned_tables import cleaned_table
@@ -22,7 +22,7 @@ def test_columns_are_those_of_datalab():
         cleaned_table(),
         np.random.default_rng(0).dirichlet(np.ones(6), 200).astype(np.float32),
     )
-    columns = cleanlab_columns(table, shares)
+    columns, _, _ = cleanlab_tables(table, shares)
     assert columns["given_label"].tolist() == [f"class {c}" for c in table.labels.label]
     assert columns["predicted_label"].tolist() == [f"class {row.argmax()}" for row in shares]
     assert columns["is_label_issue"].tolist() == table.labels.issue.tolist()
@@ -37,10 +37,8 @@ def test_classes_are_sorted_as_pandas_reads_them_from_either_format_and_only_tho
 ):
     table = cleaned_table()
     table = replace(table, record={**table.record, "classes": names.split()})
-    columns, order = (
-        cleanlab_columns(table, np.eye(6, dtype=np.float32)[table.labels.label]),
-        datalab_classes(table),
-    )
+    shares = np.eye(6, dtype=np.float32)[table.labels.label]
+    columns, _, classes = cleanlab_tables(table, shares)
     for path, read in (
         (tmp_path / "t.csv", partial(pd.read_csv, keep_default_na=False)),
         (tmp_path / "t.parquet", pd.read_parquet),
@@ -49,17 +47,18 @@ def test_classes_are_sorted_as_pandas_reads_them_from_either_format_and_only_tho
         labels = read(path)["given_label"]
         found = sorted(set(labels.astype(str) if "nan" in names else labels))
         assert found == sorted(set(columns["given_label"].tolist()))
-        assert [names.split()[c] for c in order] == [
-            f"{name:g}" if isinstance(name, float) else str(name) for name in found
-        ]
-    assert len(order) == len(set(table.labels.label.tolist())) == 5
+        assert classes.tolist() == found
+    assert len(classes) == len(set(table.labels.label.tolist())) == 5
 
 
 def test_probabilities_of_the_chosen_classes_sum_to_one():
-    shares = np.asarray([[0.5, 0.25, 0.25], [0, 1, 0]], dtype=np.float16).astype(np.float32)
-    np.testing.assert_allclose(
-        pred_probs(shares, np.array([2, 0])), [[1 / 3, 2 / 3], [0.5, 0.5]], rtol=1e-6
-    )
+    shares = np.zeros((200, 6), dtype=np.float32)
+    shares[0, [0, 1, 5]] = 0.5, 0.25, 0.25
+    shares[1:, 5] = 1  # a class that is no row's label
+    _, found, classes = cleanlab_tables(cleaned_table(), shares)
+    assert classes.tolist() == [f"class {c}" for c in range(5)]
+    expected = [[2 / 3, 1 / 3, 0, 0, 0], *[[0.2] * 5] * 199]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_a_run_is_written_for_datalab(tmp_path):

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning import cleaning_job as module
 from ltpll.cleaning.cleaning_job import fold_stage, out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import TEMPERATURES
 from ltpll.folds import fold_splits
 from ltpll.processes import PRELOADED
+from ltpll.training import fold_training as module
 from ltpll.training.callbacks import Progress
 from support.refusals import refusal
 from support.waiting import LastOneWaits
@@ -182,6 +182,6 @@ def workers_of(n, workers):
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(
-        module, "INPUT_BYTES", 8 * 30_000 * 16 + 1
+        module, "MOST_BYTES", 8 * 30_000 * 16 + 1
     )  # bytes, four times the inputs for each of two
     assert workers_of(30_000, None) == 2

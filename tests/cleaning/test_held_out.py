@@ -6,7 +6,9 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning.cleaning_job import HeldOutEvaluation
+from ltpll.cleaning.dataset import Examples
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.tables.read_tables import LabelTable
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,13 @@ def problem():
     return x, Candidates.from_matrix((rng.random((160, 3)) < 0.3) | (np.arange(3) == y[:, None])), y
 
 
+def examples_of(x, sets, n, labels=None):
+    """Examples of which all but the first n are held out."""
+    splits = np.where(np.arange(len(x)) < n, "train", "test").astype(object)
+    ids = np.arange(len(x)).astype(str).astype(object)
+    return Examples(LabelTable(ids, sets, labels, splits), x, [])
+
+
 @pytest.mark.parametrize("goal", ["balanced", "accuracy"])
 def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
     x, sets, y = problem
@@ -24,9 +33,8 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
     classifier = PartialLabelClassifier("proden", "mean-target", epochs=5, device="cpu")
     fitting = classifier.prepare_training(x[:100], sets.select(np.arange(100)))
     held_out = sets.select(np.arange(100, 160))
-    classifier.run_training(
-        fitting, [HeldOutEvaluation(x[100:], held_out, known, y[:100], goal, every=5)]
-    )
+    examples = examples_of(x, sets, 100, np.concatenate([y[:100], known]))
+    classifier.run_training(fitting, [HeldOutEvaluation(examples, goal, every=5)])
     test = fitting.trainer.history[-1]["test"]
     assert list(test["by_goal"]) == ["balanced", "accuracy"]
     for name, figures in test["by_goal"].items():
@@ -50,9 +58,8 @@ def test_without_true_labels_only_the_covering_rate_is_measured(problem):
     trainer, inputs, candidates = PartialLabelClassifier(
         "proden", "none", epochs=1, device="cpu"
     ).prepare_training(x, sets)
-    trainer.fit(
-        inputs, candidates, [HeldOutEvaluation(x[:20], sets.select(np.arange(20)), None, None)]
-    )
+    evaluation = HeldOutEvaluation(examples_of(x, sets, 140), "balanced")
+    trainer.fit(inputs, candidates, [evaluation])
     test = trainer.history[-1]["test"]
     assert test.keys() == {"covering_rate", "by_goal"}
     assert (

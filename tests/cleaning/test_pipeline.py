@@ -14,7 +14,7 @@ import torch
 
 import ltpll.estimator as module
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.cleaning.pipeline import Execution, TrainingSettings, table_run, train_table_run
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
@@ -26,6 +26,7 @@ from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv
 
 SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
+ON_CPU = Execution("cpu", threads=1, workers=1)
 
 
 def test_a_table_is_trained_with_the_defaults_of_the_estimator():
@@ -47,7 +48,7 @@ def test_a_table_is_trained_with_the_defaults_of_the_estimator():
     assert {name: getattr(settings, name) for name in same} == {
         name: defaults[name] for name in same
     }
-    assert settings.classifier("cpu", "stop").options in (None, {})
+    assert settings.classifier(Execution("cpu")).options in (None, {})
 
 
 @pytest.mark.parametrize("prior", ["average", "sets", SHARES], ids=str)
@@ -58,7 +59,7 @@ def test_the_prior_is_an_option_of_the_rebalancer(prior, rebalancer):
         {"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}},
     )
     settings.check(("cat", "dog"))
-    assert settings.classifier("cpu", "stop").options == {
+    assert settings.classifier(Execution("cpu")).options == {
         rebalancer: {"warmup": 0.3, "prior": prior}
     }
     assert settings.options == {rebalancer: {"warmup": 0.3}}
@@ -123,7 +124,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
 
     def train(**options):
         run = table_run(tmp_path / "run", settings, examples)
-        train_table_run(run, source, examples, settings, device="cpu", workers=1, **options)
+        train_table_run(run, source, examples, settings, execution=ON_CPU, **options)
         return run
 
     class Interrupted(Progress):
@@ -140,7 +141,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
     run = train(progress=Progress(0, lines.append))
     assert len(compared) == 1
     # One progress of everything, also within epochs, which goes on where it was.
-    shares = [int(line.partition("%")[0]) for line in lines]
+    shares = [int(line.partition("%")[0]) for line in lines if "% · " in line]
     assert shares == sorted(shares)
     assert lines[-1].startswith("100% · finished in ")
     for name in (*names[:-1], "fold 1 of 2", "fold 2 of 2"):
@@ -192,7 +193,7 @@ def trained(folder, source, settings=QUICK, fresh=False, **options):
     run.check_folder(afresh=fresh)
     if fresh:
         run.delete_run()
-    train_table_run(run, source, examples, settings, device="cpu", workers=1, threads=1, **options)
+    train_table_run(run, source, examples, settings, execution=ON_CPU, **options)
     return run
 
 
@@ -342,7 +343,7 @@ def test_training_starts_from_the_targets_that_are_given_and_takes_them_for_no_e
         source,
         started,
         settings,
-        device="cpu",
+        execution=ON_CPU,
         callbacks=[Look()],
     )
     targets, evidence = seen[0]

@@ -232,12 +232,12 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(monkeypatch):
 
 
 def test_workers_are_decided_by_the_amount_of_work(monkeypatch):
-    monkeypatch.setattr(module.os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(fold_training.os, "cpu_count", lambda: 5)
     one = training()
     assert one.stage(None).workers == 1
-    monkeypatch.setattr(module, "WORTHWHILE", 1)
+    monkeypatch.setattr(fold_training, "WORTHWHILE", 1)
     assert one.stage(None).workers == 5
-    monkeypatch.setattr(module, "MOST_BYTES", 3 * 4 * one._in_bins.nbytes)
+    monkeypatch.setattr(fold_training, "MOST_BYTES", 3 * 4 * one._in_bins.nbytes)
     assert one.stage(None).workers == 3
     assert one.stage(2).workers == 2
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from ltpll.before_training import (
     AUTO,
-    WAYS,
     can_compare,
     comparison_parts,
     missing_parts,
@@ -31,7 +30,7 @@ from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
 from ltpll.errors import InputError, InputWarning
-from ltpll.estimator import PartialLabelClassifier, channels_first, seed_of
+from ltpll.estimator import SCALED, PartialLabelClassifier, channels_first, seed_of
 from ltpll.evaluation.metrics import evaluate, target_recovery
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
@@ -58,6 +57,7 @@ from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
     fold_parts,
+    parallel_runs,
     train_folds,
     train_in_processes,
 )
@@ -66,11 +66,8 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
 MEASURED = 50  # evaluations during training, at most
-WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes
-INPUT_BYTES = 4 << 30  # for the inputs in all processes, of which each briefly holds four copies
 GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
 Rows = npt.NDArray[np.int64]
-OnChoice = Callable[[str], None]
 
 
 class Cleaned(NamedTuple):
@@ -89,21 +86,18 @@ def cleaning_job(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> CleaningJob:
-    """All that is computed to clean labels, checked before a folder exists.
+    """All that is computed to clean labels by an untrained classifier, which `run` then fits.
 
-    Args:
-        classifier: An untrained classifier or committee, which `run` fits and calibrates.
-        examples: The examples.
-        folds: The number of folds for out-of-fold predictions. With 0 or 1, rows are judged by the
-            classifier that was trained on them; a committee has its own number.
-        workers: How many networks are trained in parallel on a CPU; None decides by the amount of
-            work and the machine.
-        progress: Reports the progress of all training runs.
+    Everything is checked before a folder exists. With fewer than two folds, rows are judged by the
+    classifier that was trained on them; a committee has its own number. `workers` networks are
+    trained in parallel on a CPU; None decides by the amount of work and the machine.
 
     Raises:
         InputError: The examples cannot be trained on.
     """
     progress = progress or Progress(write=lambda line: None)
+    if examples.encoder is not None and classifier.views == "auto":
+        classifier.set_params(views=SCALED)
     if isinstance(classifier, Committee):
         return CommitteeJob(classifier, examples, workers, progress)
     return NetworkJob(classifier, examples, folds, workers, progress)
@@ -112,60 +106,55 @@ def cleaning_job(
 class CleaningJob:
     """What both kinds of jobs share: the rows to train on, choices, and the judgement."""
 
-    def __init__(self, examples: Examples, progress: Progress) -> None:
-        self.examples, self.progress = examples, progress
-        self.stages: dict[str, Stage] = {}
-        chosen, table, sets = examples.training(), examples.table, examples.candidates
+    stages: dict[str, Stage]
+
+    def __init__(self, classifier: Any, examples: Examples, progress: Progress) -> None:
+        self.classifier, self.examples, self.progress = classifier, examples, progress
+        chosen, sets = examples.training(), examples.candidates
         self.rows, self.held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
         n = len(self.rows)
         if n < 2:
             few = f"Only {n} of {counted(len(examples), 'row')} {are(n)} for training"
             raise InputError(f"{few}: training needs at least two.")
-        self.x, self.sets, self.rest = examples.x, sets, None
+        self.x, self.sets = examples.x, sets
         if len(self.held_out):
-            _warn_of_divided_groups(table.groups, self.rows, self.held_out)
+            groups = examples.table.groups
+            divided = set() if groups is None else {*groups[chosen]} & {*groups[~chosen]}
+            if divided:
+                warnings.warn(
+                    f"{counted(len(divided), 'group has', 'groups have')} rows to train on and "
+                    "rows that are held out, so held-out figures may be too good "
+                    f"({format_names(sorted(divided), 5)}): give all rows of a group the same "
+                    "split.",
+                    InputWarning,
+                    stacklevel=4,
+                )
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
-            self.rest = sets.select(self.held_out)
 
     def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
+        self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
     ) -> Cleaned | None:
         """Train, predict every row, and judge labels and sets; None but in the first process.
 
         An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
-        a log and checkpoints. The callbacks are for a single network that is trained on all rows;
-        `on_choice` is called with each sentence about what was chosen.
+        a log and checkpoints. The callbacks are for a single network that is trained on all rows.
         """
+        self.progress.plan_stages(list(self.stages.values()))
+        return self._run(folder, run, callbacks)
+
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         raise NotImplementedError
 
-    def evaluation(self, goal: Any, every: int = 1) -> HeldOutEvaluation:
-        """What measures a classifier by the held-out rows and the true labels that are known."""
-        x, labels = rows_on_disk(self.examples.x, self.held_out), self.examples.table.labels
-        return HeldOutEvaluation(
-            channels_first(x) if x.ndim == 4 else x,
-            self.rest,
-            None if labels is None else labels[self.held_out],
-            None if labels is None else labels[self.rows],
-            goal=goal,
-            every=every,
-        )
+    def decide_once(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
+        """What cross-validation decides, "missing" or "comparison", unless the folder has stored it.
 
-    def decide_once(
-        self, folder: Path, on_choice: OnChoice, name: str, estimate: Callable[..., Any]
-    ) -> Any:
-        """What cross-validation decides before training, unless the folder has stored it.
-
-        "missing" or "comparison" is the name of what is decided. `estimate` decides it, given the
-        callbacks of each training run and where these are kept.
+        `estimate` is given the callbacks of each training run, and where these are kept.
         """
         file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
         world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        stored = _stored_choice(folder / file, name, self.sets.n_classes)
+        stored = None
+        with suppress(OSError, ValueError):  # it is missing or damaged
+            stored = parse_json((folder / file).read_bytes())
         found = world.value_of_first_process(stored)
         if not found:
             parts = self.stages[name].parts
@@ -179,14 +168,20 @@ class CleaningJob:
             if share:
                 about = f"About {share:.1%} of the sets seem to lack the true label"
                 said = f"{about}, so labels may leave their sets."
-            on_choice(said)
+            self.progress.write(said)
         return found
 
-    def cleaned(
-        self, classifier: Any, predictions: SetPredictions, own: SetPredictions | None
-    ) -> Cleaned:
-        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, and collect facts."""
-        examples, rows, n = self.examples, self.rows, len(self.examples)
+    def cleaned(self, from_folds: SetPredictions | None) -> Cleaned:
+        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts."""
+        classifier, examples, rows = self.classifier, self.examples, self.rows
+        n, goal = len(examples), classifier.goal
+        classifier.set_params(goal=GOAL)
+        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
+        classifier.set_params(goal=goal)
+        own = None
+        if from_folds is not None:
+            own = predictions.select(rows)
+            predictions.store_rows(rows, from_folds)
         truth_missing = classifier.truth_missing_ > 0
         labels, judgement = label_rows(
             predictions, examples, rows, own, truth_missing=truth_missing
@@ -210,32 +205,6 @@ class CleaningJob:
         return Cleaned(labels, predictions, facts)
 
 
-def _warn_of_divided_groups(
-    groups: npt.NDArray[np.object_] | None, trained: Rows, held_out: Rows
-) -> None:
-    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
-    if divided:
-        warnings.warn(
-            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that "
-            "are held out, so held-out figures may be too good "
-            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
-            InputWarning,
-            stacklevel=5,
-        )
-
-
-def _stored_choice(path: Path, name: str, n_classes: int) -> Any:
-    """What an interrupted run has decided; None if it has not, or if the file is damaged."""
-    try:
-        stored = parse_json(path.read_bytes())
-        if name == "comparison":
-            return {way: float(stored[way]) for way in WAYS}
-        shares = [float(share) for share in stored if 0 <= share < 1]
-        return shares if len(shares) == n_classes + 1 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 # ---- one network -------------------------------------------------------------------------------
 
 
@@ -250,8 +219,8 @@ class NetworkJob(CleaningJob):
         workers: int | None,
         progress: Progress,
     ) -> None:
-        super().__init__(examples, progress)
-        self.classifier, self.folds = classifier, folds
+        super().__init__(classifier, examples, progress)
+        self.folds = folds
         self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer = trainer = self.fitting.trainer
         check_data(self.fitting.x, self.sets, trainer.head)
@@ -265,29 +234,19 @@ class NetworkJob(CleaningJob):
             "folds": fold_stage(classifier, self.x, self.sets, folds, workers),
         }
 
-    def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
-    ) -> Cleaned | None:
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         classifier, trainer, progress = self.classifier, self.trainer, self.progress
-        progress.plan_stages(list(self.stages.values()))
-        decide = partial(self.decide_once, folder, on_choice)
+        decide = partial(self.decide_once, folder)
         scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
 
-        weighted, start = None, self.examples.start
-        if start is not None:
-            weighted = self.examples.candidates.with_weights(start).select(self.rows)
-        evaluation = self.evaluation(classifier.goal, max(1, trainer.epochs // MEASURED))
+        every = max(1, trainer.epochs // MEASURED)
+        evaluation = HeldOutEvaluation(self.examples, classifier.goal, every)
         ours: list[Callback] = [evaluation]
         if run is not None:
             ours.append(RunLog(run, evaluation, durable=True))
             checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
             callbacks = [*callbacks, checkpoint]
-        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(on_choice, weighted)]
+        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(self)]
         classifier.run_training(self.fitting, [*ours, *callbacks])
         from_folds = None
         if self.folds > 1:
@@ -299,16 +258,8 @@ class NetworkJob(CleaningJob):
             )
         if not trainer.world.first:
             return None
-        examples, goal = self.examples, classifier.goal
-        classifier.set_params(goal=GOAL)
-        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        classifier.set_params(goal=goal)
-        own = None
-        if from_folds is not None:
-            own = predictions.select(self.rows)
-            predictions.store_rows(self.rows, from_folds)
+        found = self.cleaned(from_folds)
         prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-        found = self.cleaned(classifier, predictions, own)
         found.facts.update(
             prior=None if prior is None else round_floats(prior.as_record()),
             choice=trainer.rebalancer.because or None,
@@ -326,15 +277,17 @@ class _Begin(Callback):
     Training itself does not know these weights.
     """
 
-    def __init__(self, on_choice: OnChoice, weighted: Candidates | None) -> None:
-        self.on_choice, self.weighted = on_choice, weighted
+    def __init__(self, job: CleaningJob) -> None:
+        self.job = job
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        examples = self.job.examples
         if trainer.rebalancer.because:
-            self.on_choice(trainer.rebalancer.because)
-        if self.weighted is not None:
-            start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-            for part in self.weighted.row_blocks(self.weighted.n_classes):
+            self.job.progress.write(trainer.rebalancer.because)
+        if examples.start is not None:
+            weighted = examples.candidates.with_weights(examples.start).select(self.job.rows)
+            start = initial_targets(weighted.to(trainer.device), trainer.method.targets_on)
+            for part in weighted.row_blocks(weighted.n_classes):
                 rows = part.to(trainer.device)
                 trainer.targets[rows] = start[rows]
 
@@ -352,9 +305,9 @@ def out_of_fold_predictions(
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    Finished folds are stored in the folder, so that an interrupted call can be resumed. The plan of
-    `progress` contains the `stage`, which `fold_stage` returns. `scores` are those of the
-    comparison that the rebalancer "auto" made on the whole table. None but in the first process.
+    Finished folds are stored in the folder. The plan of `progress` contains the `stage`, from
+    `fold_stage`. `scores` are those of the comparison that the rebalancer "auto" made on the whole
+    table. None but in the first process.
     """
     world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     classifier.set_params(goal=GOAL)
@@ -377,21 +330,13 @@ def fold_stage(
     folds: int,
     workers: int | None = None,
 ) -> Stage:
-    """The training runs of the folds, as a stage of a job; fewer than two folds are none.
-
-    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the
-    machine. On a GPU, and with several processes, folds are trained one after the other.
-    """
+    """The training runs of the folds, as a stage of a job; fewer than two folds are none."""
     if folds < 2:
         return Stage([])
     splits = fold_splits(sets, folds, seed_of(classifier.random_state))
     check_folds(x, sets, splits)
-    if chosen_device(classifier.device).type != "cpu" or not current_world().alone:
-        workers = 1
-    if workers is None:  # however many folds are missing: threads change sums
-        rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
-        room = max(1, INPUT_BYTES // (4 * x.nbytes))
-        workers = 1 if rows < WORTHWHILE else min(len(splits), os.cpu_count() or 1, room)
+    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
+    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
     return Stage(fold_parts("fold", classifier, splits), workers, "folds")
 
 
@@ -404,38 +349,25 @@ class CommitteeJob(CleaningJob):
     def __init__(
         self, committee: Committee, examples: Examples, workers: int | None, progress: Progress
     ) -> None:
-        super().__init__(examples, progress)
-        self.committee = committee
+        super().__init__(committee, examples, progress)
         self.training = committee.prepare_training(self.x, self.sets)
         asks = committee.truth_missing == AUTO
         missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
         self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
 
-    def run(
-        self,
-        folder: Path,
-        *,
-        run: Run | None = None,
-        callbacks: Sequence[Callback] = (),
-        on_choice: OnChoice = lambda sentence: None,
-    ) -> Cleaned:
-        committee, rows, stage = self.committee, self.rows, self.stages["members"]
-        began, x, sets = time.monotonic(), self.examples.x, self.examples.candidates
-        self.progress.plan_stages(list(self.stages.values()))
-        committee.decide_missing(self.training, partial(self.decide_once, folder, on_choice))
+    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
+        committee, rows, stage = self.classifier, self.rows, self.stages["members"]
+        began, x = time.monotonic(), self.examples.x
+        committee.decide_missing(self.training, partial(self.decide_once, folder))
         committee.take_over(self.training.run(folder, stage, self.progress), self.training)
-        on_choice(committee.choice_)
+        self.progress.write(committee.choice_)
         seconds, goal, by_goal = round(time.monotonic() - began, 3), committee.goal, {}
         for one in get_args(Goal) if len(self.held_out) else ():
             found = committee.set_params(goal=one).predict_proba(x[self.held_out])
             by_goal[one] = torch.from_numpy(found)
-        committee.set_params(goal=GOAL)
-        predictions = predict_sets(committee.predict_proba, x, sets)
         committee.set_params(goal=goal)
-        own = predictions.select(rows)
         seen = SetPredictions.of(torch.from_numpy(committee.out_of_fold_), self.sets)
-        predictions.store_rows(rows, seen)
-        cleaned = self.cleaned(committee, predictions, own)
+        cleaned = self.cleaned(seen)
         labels = torch.from_numpy(cleaned.labels.label[rows])
         by_class = set_information_by_class(committee.out_of_fold_, self.sets).tolist()
         cleaned.facts.update(
@@ -444,7 +376,7 @@ class CommitteeJob(CleaningJob):
             committee=round_floats(committee.weights_),
             information=round_floats(committee.information_._asdict()),
             information_by_class=[None if np.isnan(one) else round(one, 6) for one in by_class],
-            last=round_floats(self.evaluation(goal).figures(by_goal, labels)),
+            last=round_floats(HeldOutEvaluation(self.examples, goal).figures(by_goal, labels)),
         )
         if run is not None:
             for name, weight in committee.weights_.items():
@@ -460,26 +392,22 @@ class CommitteeJob(CleaningJob):
 class HeldOutEvaluation(Measurement):
     """Adds figures about held-out rows and known true labels to records; training sees none of it.
 
-    The candidates of the held-out rows `x` are None if there are none. True class numbers are −1
-    where unknown. Figures for the goal are in `test`, those for both goals in its `by_goal`.
+    Figures for the goal are in `test`, those for both goals in its `by_goal`.
     """
 
-    def __init__(
-        self,
-        x: Any,
-        candidates: Candidates | None,
-        labels: Rows | None,
-        training_labels: Rows | None,
-        goal: Goal = "balanced",
-        every: int = 1,
-    ) -> None:
+    def __init__(self, examples: Examples, goal: Goal, every: int = 1) -> None:
         super().__init__(every)
-        self.x, self.candidates, self.goal = x, candidates, goal
-        self.known, self.known_in_training = _known(labels), _known(training_labels)
+        chosen, labels = examples.training(), examples.table.labels
+        self.x, self.rows, self.goal = examples.x, np.flatnonzero(~chosen), goal
+        self.candidates = examples.candidates.select(self.rows) if len(self.rows) else None
+        self.known = None if labels is None else _known(labels[self.rows])
+        self.known_in_training = None if labels is None else _known(labels[chosen])
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
-            self._x = trainer.predictor.inputs(self.x, "held-out")
+            x = rows_on_disk(self.x, self.rows)
+            given = channels_first(x) if x.ndim == 4 else x
+            self._x = trainer.predictor.inputs(given, "held-out")
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""
@@ -512,9 +440,9 @@ class HeldOutEvaluation(Measurement):
         return record
 
 
-def _known(labels: Rows | None) -> tuple[Tensor, Tensor] | None:
-    """The rows whose true label is known, and these labels, if there are any."""
-    if labels is None or not (labels >= 0).any():
+def _known(labels: Rows) -> tuple[Tensor, Tensor] | None:
+    """The rows whose true label is known, not −1, and these labels, if there are any."""
+    if not (labels >= 0).any():
         return None
     rows = np.flatnonzero(labels >= 0)
     return torch.from_numpy(rows), torch.from_numpy(labels[rows])

@@ -43,52 +43,32 @@ ReadingProgress = Callable[[str, int, int], None]
 class TableSource:
     """Where examples are read from: a table, and its pictures or features if it holds no features.
 
-    Args:
-        table: A table, or a pattern for several; a .mat file; JSON of a labelling tool or detector;
-            or a folder of pictures, which is also given as `images`.
-        reading: The table's columns, and how candidate sets are written in them.
-        images: The folder of the pictures that the table names.
-        features: A second table with the same ids, or an .npy or .npz array, joined by the ids that
-            are known, and otherwise in the table's order.
-        preprocessing: How pictures are scaled; None for squares whose size follows the pictures.
-        backbone: A pretrained network whose features of the pictures are the examples.
-        on_error: What to do with pictures that cannot be read: "stop" or "skip".
-        exact: Whether features are float64 in any case, and not only if float32 would blur them.
-        encoder: What turns columns of any kind into numbers, and joins them with the features of
-            pictures or of another file; it is fitted to the rows for training, unless it is
-            already. Without one, such columns are refused or left out.
+    The table may be a pattern for several; a .mat file; JSON of a labelling tool or detector; or a
+    folder of pictures, which is also given as `images`. An `encoder` turns columns of any kind into
+    numbers, and joins them with the features of pictures or of another file; it is fitted to the
+    rows for training, unless it is already. Without one, such columns are refused or left out.
     """
 
     table: Path
     reading: Reading = field(default_factory=Reading)
-    images: Path | None = None
-    features: Path | None = None
-    preprocessing: Preprocessing | None = None
-    backbone: Backbone | None = None
-    on_error: str = "stop"
-    exact: bool = False
+    images: Path | None = None  # the folder of the pictures that the table names
+    features: Path | None = None  # a second table, .npy or .npz, joined by ids or in order
+    preprocessing: Preprocessing | None = None  # None: squares whose size follows the pictures
+    backbone: Backbone | None = None  # its features of the pictures are the examples
+    on_error: str = "stop"  # or "skip", at pictures that cannot be read
+    exact: bool = False  # whether features are float64 even if float32 would not blur them
     encoder: ColumnEncoder | None = None
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of a table: row i of `table` and of `x` belong together.
+    """The examples of a table: row i of `table` and of `x` belong together."""
 
-    Args:
-        table: The table, without the rows whose pictures were skipped.
-        x: The inputs: float32 or, if that would blur them, float64, (N, d); or uint8,
-            (N, side, side, 3).
-        problems: The skipped pictures, each with the reason.
-        start: The target of each candidate from which training starts; None to start from the
-            candidates' weights.
-        encoder: What has turned the columns of the table into `x`, if something had to.
-    """
-
-    table: LabelTable
-    x: npt.NDArray[Any]
-    problems: list[tuple[str, str]]
-    start: npt.NDArray[np.float32] | None = None
-    encoder: ColumnEncoder | None = None
+    table: LabelTable  # without the rows whose pictures were skipped
+    x: npt.NDArray[Any]  # float32 or, if that would blur them, float64; pictures: uint8, NHWC
+    problems: list[tuple[str, str]]  # the skipped pictures, each with the reason
+    start: npt.NDArray[np.float32] | None = None  # each candidate's target at first, if not weights
+    encoder: ColumnEncoder | None = None  # what has turned columns of the table into `x`
 
     def __len__(self) -> int:
         return len(self.table)
@@ -156,16 +136,10 @@ def read_examples(
     device: str = "auto",
     on_progress: ReadingProgress | None = None,
 ) -> Examples:
-    """Read and check a table and its pictures or features.
+    """Read and check a table and its pictures or features; examples are in the table's order.
 
-    Args:
-        source: What to read.
-        needs_candidates: Whether a table without candidate sets is an error.
-        device: Where a backbone runs: "cpu", "cuda" or "auto".
-        on_progress: Called several times while the table and the pictures are read.
-
-    Returns:
-        The examples, in the table's order.
+    `on_progress` is called several times. A table without candidate sets is an error, unless they
+    are not needed.
 
     Raises:
         InputError: Something cannot be read, or the parts do not match.

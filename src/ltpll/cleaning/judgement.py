@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.votes import AnnotatorVotes
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.results import CleanedLabels
+from ltpll.cleaning.results import CleanedLabels, Flags, Numbers, Shares
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.missing_labels import fit_missing_labels
 from ltpll.evaluation.set_predictions import SetPredictions
@@ -19,9 +19,6 @@ from ltpll.runs.run import Record
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
 DOUBT = 3.0  # excess sets of a class, or of a pair, before they count as mistakes of the classifier
-Numbers = npt.NDArray[np.int64]
-Shares = npt.NDArray[np.float32]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,17 +48,11 @@ def judge(
     *,
     by_size: bool = False,
 ) -> Judgement:
-    """Judge candidate sets by out-of-fold predictions.
+    """Judge candidate sets by predictions of classifiers that were not trained on the rows.
 
-    Args:
-        predictions: Predictions by classifiers that were not trained on the rows.
-        n_classes: The number of classes.
-        strata: The kind of each row, from 0, if sets of some kinds lack the true label more often
-            than others: for example, whether all annotators agree.
-        by_size: Whether sets of different sizes may lack the true label with different frequency.
-
-    Returns:
-        The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
+    Sets of some kinds may lack the true label more often than others: `strata` has the kind of each
+    row, from 0, such as whether all annotators agree; `by_size` tells sizes of sets apart, too.
+    `ltpll.cleaning.results.flagged_sets` says which sets to look at.
     """
     labels = predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
@@ -148,15 +139,8 @@ def label_rows(
     runner-up and the margin follow: that of the classifier that was not trained on the row or, for
     trained rows with out-of-fold predictions, the mean of theirs and of the final classifier's.
     The former do not know the row's set and the latter has memorised it; their mean recovers more
-    labels than either.
-
-    Args:
-        predictions: Predictions for all rows, where there are any by classifiers that were not
-            trained on them.
-        examples: The examples.
-        trained: The rows that were trained on.
-        own: Predictions of the final classifier for these rows, if the others are out of fold.
-        truth_missing: Whether labels may lie outside their sets.
+    labels than either. `own` are the predictions of the final classifier for the `trained` rows, if
+    the others are out of fold. With `truth_missing`, labels may lie outside their sets.
     """
     n, n_classes = len(examples), examples.candidates.n_classes
     judged_by = np.full(n, "held out", dtype=object)

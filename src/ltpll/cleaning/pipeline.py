@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +15,14 @@ from ltpll.before_training import NEVER
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.results import CleanedTable, Shares
-from ltpll.cleaning.settings import KINDS, TrainingSettings
+from ltpll.cleaning.settings import KINDS, Execution, TrainingSettings
 from ltpll.cleaning.stored_tables import (
     read_cleaned,
     store_pictures,
-    store_probabilities,
     store_tables,
 )
 from ltpll.errors import InputError
-from ltpll.estimator import SCALED
+from ltpll.files import write_when_complete
 from ltpll.formatting import counted
 from ltpll.runs.recording import begin_run, locked_for_training
 from ltpll.runs.run import Record, Run, damaged_files
@@ -34,13 +33,7 @@ from ltpll.training.checkpoint import write_checkpoint
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
-    """The run of these settings on these examples, in the folder `out`.
-
-    `Run.check_folder` refuses a folder with another run.
-
-    Raises:
-        InputError: The settings do not fit each other or the examples.
-    """
+    """The run of these settings on these examples, in the folder `out`; both are checked."""
     settings.check(examples.candidates.classes)
     config: Record = asdict(settings)
     config["extras"] = list(settings.extras)
@@ -88,34 +81,17 @@ def train_table_run(
     examples: Examples,
     settings: TrainingSettings,
     *,
-    device: str = "auto",
-    on_nan: str = "stop",
-    threads: int | str = "auto",
+    execution: Execution = Execution(),  # noqa: B008 (it is frozen)
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    on_choice: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Train a run to its end, and store what cleaning, prediction and reports need.
 
-    An interrupted run is resumed.
-
-    Args:
-        run: The run, from `table_run`.
-        source: Where the examples were read from.
-        examples: The examples, from `read_examples`.
-        settings: How to train.
-        device: "cpu", "cuda" or "auto".
-        on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
-        threads: The number of threads on a CPU, or "auto".
-        progress: Reports the progress of all training runs.
-        callbacks: Further callbacks of the training on all rows.
-        workers: How many folds are trained in parallel on a CPU; None decides.
-        on_choice: Called with each sentence about what was chosen.
+    An interrupted run is resumed. The callbacks are called in the training on all rows; `progress`
+    reports all training runs, and what was chosen.
 
     Raises:
-        InputError: The examples cannot be trained on.
-        BusyError: Another process is training the run.
+        InputError: The examples cannot be trained on, or another process is training the run.
 
     Examples:
         >>> from ltpll.cleaning.dataset import TableSource, read_examples
@@ -130,23 +106,24 @@ def train_table_run(
     """
     # Everything is checked before the folder exists.
     is_committee = run.config.get("learner") == "committee"
-    classifier = settings.classifier(device, on_nan, threads, committee=is_committee)
-    if examples.encoder is not None and settings.views == "auto":
-        classifier.set_params(views=SCALED)
-    how: dict[str, Any] = {"folds": settings.folds, "workers": workers, "progress": progress}
-    job = cleaning_job(classifier, examples, **how)
+    classifier = settings.classifier(execution, committee=is_committee)
+    folds, workers = settings.folds, execution.workers
+    job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:
             return
         begin_run(run, resumes=True)
-        found = job.run(folder, run=run, callbacks=callbacks, on_choice=on_choice)
+        found = job.run(folder, run=run, callbacks=callbacks)
         if found is None:
             return
         classifier.save(folder / RunFile.CLASSIFIER)
         store_tables(folder, examples.table, found.labels)
         if (found.labels.judged_by != "own").all():
-            store_probabilities(folder, found.predictions.probabilities(classifier.temperature_))
+            shares = found.predictions.probabilities(classifier.temperature_)
+            if shares is not None:  # they are not too many
+                write = partial(np.save, arr=shares, allow_pickle=False)
+                write_when_complete(folder / RunFile.PROBABILITIES, write)
         if source.images is not None:
             store_pictures(folder, source.images, examples.table, found.labels)
         if source.backbone is not None:
@@ -219,10 +196,7 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     the earlier run's shares. They are not evidence, which would count in every refinement, so that
     training can still overrule an earlier label. Reviewed rows, and rows that the earlier run does
     not have, start from their weights. Folds start from scratch, so that no row is judged by what
-    was learned from it.
-
-    Raises:
-        InputError: The run has none of the examples, or other classes.
+    learned from it. A run that has none of the examples, or other classes, is refused.
     """
     sets = examples.candidates
     advice = "give a run on this table, or leave --start-from out"

@@ -169,16 +169,7 @@ def prediction_columns(
     device: str,
     goal: str | None = None,
 ) -> Columns:
-    """Predict new examples.
-
-    Args:
-        run: The run folder.
-        record: The record of the run.
-        examples: The new examples, read from `source_for_new_table`.
-        probabilities: Whether to add a column of probabilities for each class.
-        device: "cpu", "cuda" or "auto".
-        goal: "balanced" or "accuracy"; None for the goal of the run.
-    """
+    """Predict new examples, from `source_for_new_table`; None is the goal of the run."""
     classifier = load_classifier(run, record, device)
     if goal is not None:
         classifier.set_params(goal=goal)

@@ -61,15 +61,9 @@ def flagged_sets(
 ) -> Flags:
     """Choose the sets to look at, the most suspicious first, while few hold their true label.
 
-    Args:
-        suspicion: The probability that each set lacks the true label.
-        judged: Whether each row can be judged.
-        labels: The likeliest candidate of each row. Sets that hold their label should not be
-            flagged much more often in some classes than in others.
-        false_discoveries: The expected share of flagged sets that hold their true label.
-
-    Returns:
-        Whether each row is flagged.
+    At most the share `false_discoveries` of them is expected to do so. Sets that hold their label
+    should not be flagged much more often in some classes than in others, as told by `labels`, the
+    likeliest candidates.
 
     Examples:
         >>> flagged_sets(np.array([0.9, 0.8, 0.1]), np.ones(3, bool), np.zeros(3, int), 0.2)
@@ -119,8 +113,10 @@ class CleanedTable:
     candidates: Numbers  # of row i: candidates[offsets[i]:offsets[i + 1]]
     true: npt.NDArray[np.object_]  # class numbers, None where not known
     labels: CleanedLabels
-    votes: StoredVotes | None
-    pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
+    votes: StoredVotes | None = None
+    pictures: Mapping[int, bytes] = field(
+        default_factory=dict
+    )  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     reviewed: Flags | None = None  # whether the candidates are a person's answer
@@ -212,7 +208,8 @@ def verdicts(table: CleanedTable) -> list[str]:
     covering, chance = judgement["covering"], judgement["chance"]
     found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of"
     found += f" {chance:.1%} by chance"
-    if not _beats_chance(covering, chance, int(judged.sum())):
+    beats = _beats_chance(table)
+    if not beats[0]:
         guess = "The data do not let the model beat a random guess: on rows it was not trained on"
         return [*sentences, f"{guess}, {found}. Do not trust these labels."]
     sentences.append(f"On rows that the model was not trained on, {found}.")
@@ -224,26 +221,29 @@ def verdicts(table: CleanedTable) -> list[str]:
     guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
     if known is not None:
         right = f"are right in {known['accuracy']:.1%} of the cases ({expected} expected)"
-        if not _beats_chance(known["accuracy"], inside["guess"], known["rows"]):
+        if not all(beats):
             guess += ", so the model does not beat it"
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
 
 
 def beats_guess(table: CleanedTable) -> bool | None:
     """Whether the model beats a random guess, as in `verdicts`; None if nothing was judged."""
+    return all(_beats_chance(table)) if table.judgement else None
+
+
+def _beats_chance(table: CleanedTable) -> list[bool]:
+    """Whether predictions lie inside sets, and labels of ambiguous rows are right if that is known,
+    more often than by chance: by more than twice the standard error.
+    """
     judgement, rows = table.judgement, int((table.labels.judged_by != "own").sum())
-    if not judgement:
-        return None
+    shares = [(judgement["covering"], judgement["chance"], rows)]
     inside, known = judgement.get("ambiguous"), judgement.get("calibration", {}).get("ambiguous")
-    beats = _beats_chance(judgement["covering"], judgement["chance"], rows)
-    if inside is None or known is None:
-        return beats
-    return beats and _beats_chance(known["accuracy"], inside["guess"], known["rows"])
-
-
-def _beats_chance(share: float, chance: float, rows: int) -> bool:
-    """Whether a share is above chance by more than twice its standard error."""
-    return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
+    if inside is not None and known is not None:
+        shares.append((known["accuracy"], inside["guess"], known["rows"]))
+    return [
+        share - chance > 2 * math.sqrt(chance * (1 - chance) / max(n, 1))
+        for share, chance, n in shares
+    ]
 
 
 def findings(table: CleanedTable) -> list[str]:
@@ -305,24 +305,8 @@ def _named_classes(names: npt.NDArray[Any], classes: list[tuple[int, int, int]])
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def task_data(table: CleanedTable) -> list[dict[str, str]]:
-    """What tasks of a labelling tool show: pictures as it called them, or paths, or ids."""
-    source, paths = table.record["source"], table.ids if table.paths is None else table.paths
-    if table.urls is not None:
-        name, shown = str(source["reading"].get("path")), table.urls
-    elif source["images"] is not None:
-        name, shown = "image", paths
-    else:
-        name, shown = "id", table.ids
-    return [{name: text} for text in shown.tolist()]
-
-
 def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
-
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-        separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`,
@@ -466,32 +450,32 @@ def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 # ---- cleanlab -----------------------------------------------------------------------------------
 
 
-def cleanlab_columns(
+def cleanlab_tables(
     table: CleanedTable, probabilities: Shares, separator: str | None = None
-) -> Columns:
-    """The columns of `Datalab.get_issues("label")`, one row per example.
+) -> tuple[Columns, Shares, npt.NDArray[Any]]:
+    """What cleanlab reads: one row per example, `pred_probs`, and the classes of its columns.
 
-    The given label is the one that was chosen from the set, the predicted label the likeliest of
-    all classes by the `probabilities`, (rows, classes), from `read_probabilities`.
+    The rows have the columns of `Datalab.get_issues("label")`: the given label is the one that was
+    chosen from the set, the predicted label the likeliest of all classes by the `probabilities`,
+    (rows, classes), from `read_probabilities`. In `pred_probs`, classes are sorted as pandas reads
+    them, those that are no row's label are left out, and each row sums to one.
     """
-    names = names_as_read(table)
-    return {
+    names, label = _names_as_read(table), table.labels.label
+    rows = {
         "id": table.ids,
         "candidates": table.sets(separator),
-        "given_label": names[table.labels.label],
+        "given_label": names[label],
         "predicted_label": names[probabilities.argmax(1)],
         "is_label_issue": table.labels.issue,
         "label_score": rounded_column(table.labels.confidence),
     }
+    classes = sorted(np.unique(label).tolist(), key=lambda c: names[c])
+    # A row may be certain of a class that is left out.
+    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
+    return rows, (chosen / chosen.sum(1, keepdims=True)).astype(np.float32), names[classes]
 
 
-def datalab_classes(table: CleanedTable) -> Numbers:
-    """The classes of the columns of `pred_probs` for Datalab: sorted, only those that rows have."""
-    given, names = np.unique(table.labels.label), names_as_read(table)
-    return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
-
-
-def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
+def _names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
     """The names of the classes as pandas reads them: numbers if all of them are."""
     try:
         numbers = np.asarray([float(name) for name in table.classes])
@@ -500,10 +484,3 @@ def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
     if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
         return table.classes
     return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers
-
-
-def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
-    """The probabilities of these classes, (rows, classes), so that each row sums to one."""
-    # A row may be certain of a class that is left out.
-    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
-    return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)

@@ -24,13 +24,6 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     are too many of them. Rows that were reviewed before, rows without any doubt, and held-out rows
     are left out.
 
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-        n: How many rows to choose.
-
-    Returns:
-        Row numbers, the most urgent first.
-
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
         >>> table = read_cleaned("ltpll-runs/birds")
@@ -67,11 +60,6 @@ def alternatives(table: CleanedTable) -> Numbers:
 
 def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
     """The queue as a table, with the reason for each row and an empty column for the answer.
-
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-        rows: The rows to ask about, from `review_rows`.
-        separator: The text between the candidates of a set; by default that of the user's table.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned

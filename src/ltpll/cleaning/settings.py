@@ -145,11 +145,7 @@ class TrainingSettings:
     """Folds of the cross-validation that gives every row an out-of-fold prediction; 0 for none."""
 
     def check(self, classes: Iterable[Hashable]) -> None:
-        """Refuse a setting that does not fit the classes or the other settings.
-
-        Raises:
-            InputError: Something does not fit.
-        """
+        """Refuse settings that do not fit the classes or each other with an `InputError`."""
         from ltpll.methods import METHODS
         from ltpll.rebalancers import REBALANCERS
         from ltpll.registry import named_parameters
@@ -177,11 +173,7 @@ class TrainingSettings:
             check_prior(prior, classes)
 
     def uses_committee(self, examples: Examples) -> bool:
-        """Whether a committee is trained on these examples.
-
-        Raises:
-            InputError: One is asked for, and does not fit the examples or the other settings.
-        """
+        """Whether a committee is trained on these examples; one that does not fit is refused."""
         from ltpll.committee.training import fits_memory
 
         usual = TrainingSettings()
@@ -200,12 +192,7 @@ class TrainingSettings:
         return self.learner != "network" and not against
 
     def classifier(
-        self,
-        device: str,
-        on_nan: str = "stop",
-        threads: int | str = "auto",
-        *,
-        committee: bool = False,
+        self, execution: Execution, *, committee: bool = False
     ) -> PartialLabelClassifier | Committee:
         """An untrained classifier or committee with these settings."""
         from ltpll.backbones import Backbone
@@ -213,7 +200,8 @@ class TrainingSettings:
         from ltpll.estimator import PartialLabelClassifier
         from ltpll.models.finetune import FineTune
 
-        how: dict[str, Any] = {"device": device, "threads": threads, "random_state": self.seed}
+        how: dict[str, Any] = {name: getattr(execution, name) for name in ("device", "threads")}
+        how["random_state"] = self.seed
         if committee:
             how |= {name: getattr(self, name) for name in ("folds", "truth_missing", "goal")}
             return Committee(**how)
@@ -227,7 +215,7 @@ class TrainingSettings:
         if self.prior != "auto":
             own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
             parameters["options"] = {**self.options, self.rebalancer: own}
-        return PartialLabelClassifier(**parameters, on_nan=on_nan, **how)
+        return PartialLabelClassifier(**parameters, on_nan=execution.on_nan, **how)
 
 
 @dataclass(frozen=True)

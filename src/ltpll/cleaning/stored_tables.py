@@ -19,7 +19,6 @@ from ltpll.cleaning.results import (
     StoredVotes,
 )
 from ltpll.errors import InputError, first_line
-from ltpll.files import write_atomically
 from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind
@@ -73,14 +72,6 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         write_table(folder / RunFile.VOTES, columns)
 
 
-def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | None) -> None:
-    """Write the probabilities of all classes, (rows, classes), unless they are too many."""
-    if probabilities is not None:
-        stream = io.BytesIO()
-        np.save(stream, probabilities, allow_pickle=False)
-        write_atomically(folder / RunFile.PROBABILITIES, stream.getvalue())
-
-
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
     """Write small copies of the pictures that a report shows."""
     from PIL import Image
@@ -130,12 +121,11 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     target = FALSE_DISCOVERIES if false_discoveries is None else false_discoveries
     record, stored = Run.open(folder, Kind.TABLE).result(), checksums(folder)
     try:
-        votes = pictures = None
         found = _read_parquet(folder / RunFile.EXAMPLES).combine_chunks()
-        if RunFile.VOTES in stored:
-            votes = _read_parquet(folder / RunFile.VOTES)
-        if RunFile.PICTURES in stored:
-            pictures = _read_parquet(folder / RunFile.PICTURES)
+        votes, pictures = (
+            _read_parquet(folder / name) if name in stored else None
+            for name in (RunFile.VOTES, RunFile.PICTURES)
+        )
         return _as_cleaned_table(record, found, votes, pictures, target)
     except InputError:
         raise
@@ -215,13 +205,9 @@ def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> 
 
 
 def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
-    """Read the probabilities of all classes, by classifiers that were not trained on the row.
+    """Read the probabilities of all classes, (rows, classes), by classifiers not trained on the row.
 
-    Returns:
-        (rows, classes); each row sums to one, up to the rounding of the stored numbers.
-
-    Raises:
-        InputError: The run has not stored them, or the file is damaged.
+    A run that has not stored them is refused, and so is a damaged file.
     """
     if RunFile.PROBABILITIES not in checksums(folder):
         if (table.labels.judged_by == "own").any():
@@ -255,11 +241,9 @@ def _read_parquet(path: Path) -> Any:
 
 
 def shown_values(table: LabelTable, doubt: npt.NDArray[Any]) -> ShownValues:
-    """What people see of each row: its longest text and a few other values, as short texts.
+    """What people see of each row: its longest text, then a few other values, as short texts.
 
-    Returns:
-        For each column, the longest text first, a text for each row; None where there is none. Of a
-        large table, the rows with the most doubt are shown.
+    Texts are None where there is none. Of a large table, the rows with the most doubt are shown.
     """
     import pandas as pd
 

@@ -92,13 +92,20 @@ def clean(
 
 def _write_tasks(out: Path, run: Path, cleaned: CleanedTable, control: str | None) -> None:
     from ltpll import __version__
-    from ltpll.cleaning.results import rounded_column, task_data
+    from ltpll.cleaning.results import rounded_column
     from ltpll.convert.label_studio import control_names, write_pre_annotations
 
-    stored = cleaned.record["source"]["reading"].get("control")
+    source, reading = cleaned.record["source"], cleaned.record["source"]["reading"]
+    stored = reading.get("control")
+    # Tasks show pictures as the labelling tool called them, or paths, or ids.
+    name, texts = "id", cleaned.ids
+    if cleaned.urls is not None:
+        name, texts = str(reading.get("path")), cleaned.urls
+    elif source["images"] is not None:
+        name, texts = "image", cleaned.ids if cleaned.paths is None else cleaned.paths
     write_pre_annotations(
         out,
-        task_data(cleaned),
+        [{name: text} for text in texts.tolist()],
         cleaned.classes[cleaned.labels.label].tolist(),
         rounded_column(cleaned.labels.confidence).tolist(),
         control=control_names(control, stored if isinstance(stored, str) else None),
@@ -113,21 +120,16 @@ def _write_for_cleanlab(
     """Write the cleaned table, the matrix of probabilities, and the classes of its columns."""
     import numpy as np
 
-    from ltpll.cleaning.results import (
-        cleanlab_columns,
-        datalab_classes,
-        names_as_read,
-        pred_probs,
-    )
+    from ltpll.cleaning.results import cleanlab_tables
     from ltpll.cleaning.stored_tables import read_probabilities
     from ltpll.files import write_when_complete
     from ltpll.tables.writers import write_table
 
-    probabilities, classes = read_probabilities(run, cleaned), datalab_classes(cleaned)
-    write_table(out, cleanlab_columns(cleaned, probabilities, separator))
-    shares = pred_probs(probabilities, classes)
+    probabilities = read_probabilities(run, cleaned)
+    rows, shares, classes = cleanlab_tables(cleaned, probabilities, separator)
+    write_table(out, rows)
     write_when_complete(matrix, lambda file: np.save(file, shares, allow_pickle=False))
-    write_table(names, {"class": names_as_read(cleaned)[classes]})
+    write_table(names, {"class": classes})
     if left_out := len(cleaned.classes) - len(classes):
         what = counted(left_out, "class is", "classes are")
         print_line(f"{what} the label of no row, and left out of pred_probs for Datalab.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,17 +80,14 @@ def describe(
     for note in sets.notes:
         _print(note)
     print_line(source)
-    _print_summary(found)
-    _print_sizes(found)
+    _print_sets(found)
     _print_pairs(found)
-    _print_origin(found)
     _print_prior(found, top)
     if sets.candidates.weights is not None and job.table.annotators is None:
         _print("Scores were read; in training they weight the candidates.")
 
 
 def _sets_of_run(path: Path) -> LabelledSets:
-    """The sets that a run on a table was trained on, and the true labels."""
     import numpy as np
 
     from ltpll.cleaning.results import candidates_of
@@ -112,7 +108,7 @@ def _print_heading(title: str) -> None:
     console.print(title, style="bold", markup=False)
 
 
-def _print_summary(found: Description) -> None:
+def _print_sets(found: Description) -> None:
     known = "known" if found.class_counts else "not known"
     if found.n_labelled and not found.class_counts:
         known = f"known for {found.n_labelled:,} of them, which is not enough to compare with"
@@ -122,9 +118,6 @@ def _print_summary(found: Description) -> None:
     if never := [str(name) for name, n in appearances if n == 0]:
         names = format_names(never, 5)
         _print(f"Never a candidate, and excluded from every estimated imbalance: {names}.")
-
-
-def _print_sizes(found: Description) -> None:
     first, last = min(found.size_counts), max(found.size_counts)
     _print_heading(f"Set sizes: {found.mean_size:.2f} labels on average, from {first} to {last}")
     if last == 1:
@@ -143,7 +136,7 @@ def _print_pairs(found: Description) -> None:
     rows = []
     for pair in pairs.most_frequent:
         figures = (f"{pair.sets:,}", f"{pair.sets / found.n_examples:.1%}", f"{pair.expected:,.1f}")
-        rows.append((_both(pair.classes), *figures, f"{pair.times:.2f}"))
+        rows.append((_short(*pair.classes), *figures, f"{pair.times:.2f}"))
     print_table(("pair", "rows", "share", "expected", "ratio"), rows, left=[0])
     left = pairs.n - len(pairs.most_frequent)
     more = f"{counted(left, 'more pair shares', 'more pairs share')} sets. " if left else ""
@@ -153,30 +146,23 @@ def _print_pairs(found: Description) -> None:
         return
     _print(
         f"{more}More often than chance explains: {pairs.n_above:,} of {counted(pairs.n, 'pair')}, "
-        f"above all {_both(most.classes)}: {counted(most.sets, 'row')}, {most.times:.1f} times as "
+        f"above all {_short(*most.classes)}: {counted(most.sets, 'row')}, {most.times:.1f} times as "
         "many as expected."
     )
 
 
-def _short(name: Any) -> str:
-    """A class name, cut to fit a line of 80 columns together with its numbers."""
-    text = printable(" ".join(str(name).split()))
-    return text if len(text) <= 19 else text[:18] + "…"
-
-
-def _both(names: Iterable[Any]) -> str:
-    return " + ".join(map(_short, names))
-
-
-def _print_origin(found: Description) -> None:
-    _print_heading("Where the sets come from")
-    if found.prior.evidence:
-        _print(f"{found.recurring:.1%} of the rows share their set with another row.")
-    _print(f"{REGIMES[found.prior.regime]}: {found.prior.because}.")
+def _short(*names: Any) -> str:
+    """Class names, cut to fit a line of 80 columns together with their numbers."""
+    texts = [printable(" ".join(str(name).split())) for name in names]
+    return " + ".join(text if len(text) <= 19 else text[:18] + "…" for text in texts)
 
 
 def _print_prior(found: Description, top: int) -> None:
     prior, n = found.prior, found.n_examples
+    _print_heading("Where the sets come from")
+    if prior.evidence:
+        _print(f"{found.recurring:.1%} of the rows share their set with another row.")
+    _print(f"{REGIMES[prior.regime]}: {prior.because}.")
     _print_heading("Class prior")
     width = f", with bounds of {prior.width:g} standard deviations"
     _print(f"Estimate: {ESTIMATES[prior.regime]}{'' if prior.regime == 'known' else width}.")

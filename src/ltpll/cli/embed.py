@@ -54,103 +54,75 @@ def embed(
     Rows are in the order of the table, or of the sorted paths in the folder. Features are kept by
     content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
+    from ltpll.cli.progress import PictureProgress
     from ltpll.pictures.cache import embedding_cache_folder
-    from ltpll.pictures.output import rows_file
+    from ltpll.pictures.output import rows_file, write_readable_rows
+    from ltpll.tables.streaming import TABLE_SUFFIXES
 
     source, out = source.expanduser(), out.expanduser()
-    how: dict[str, Any] = {"cache": embedding_cache_folder(), "device": device}
-    left = _left_table(source, out)
+    suffix = source.suffix.lower()
+    left = out.with_suffix(f".table{suffix if suffix in TABLE_SUFFIXES else '.csv'}")
     check_outputs(context, out, rows_file(out), left, suffixes=[".npy"], makes_folder=True)
-    table: Path | None = source
+    how: dict[str, Any] = {"out": out, "cache": embedding_cache_folder(), "device": device}
+    problems, n_cut, column = [], 0, text
     if text is None:
+        from ltpll.backbones import Backbone
+        from ltpll.pictures.embedding import embedded_pictures
+
+        folder, column, paths = _named_pictures(source, path, images)
+        rows, network = _part_of(paths, part), Backbone.from_pretrained(backbone)
         how |= {"on_error": on_error, "precision": precision}
-        table = _embed_pictures(source, path, images, backbone, out, part, how)
+        with PictureProgress() as progress:
+            found = embedded_pictures(folder, rows, network, on_progress=progress, **how)
+        features, problems = found.x, found.problems
     elif images or path or on_error != "stop" or precision != "float32":
         raise InputError(
             "--images, --path, --on-error and --precision belong to pictures: leave them out "
             "with --text."
         )
     else:
-        _embed_texts(source, text, backbone, out, part, how)
+        from ltpll.text import SentenceEncoder
+        from ltpll.text.embedding import embed_texts, read_texts
+
+        texts = {name: _part_of(cells, part) for name, cells in read_texts(source, text).items()}
+        encoder = SentenceEncoder.from_pretrained(backbone)
+        with PictureProgress("texts") as progress:
+            features = embed_texts(texts, encoder, on_progress=progress, **how)
+        n_cut = encoder.n_cut
+    n, n_features = features.shape
+    print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
+    print_skipped(problems)
+    if text is None:
+        print_line(f"The picture of each row: {rows_file(out)}")
+    if n_cut:
+        print_line(f"Too long to be read to their end: {counted(n_cut, 'text')}")
+    if column is not None and problems and part is None:
+        write_readable_rows(source, column, [name for name, _ in problems], left)
+        print_line(f"The rows of {source} without the skipped pictures: {left}")
+        source = left
     if part is not None:
         print_line("When all parts are done, run the command without --part to join them.")
-    elif table is not None:
-        print_line(f"Next: {command('ltpll', 'train', table, '--features', out)}")
+    elif column is not None:
+        print_line(f"Next: {command('ltpll', 'train', source, '--features', out)}")
 
 
-def _left_table(source: Path, out: Path) -> Path:
-    """The table of the rows whose pictures were not skipped."""
-    from ltpll.tables.streaming import TABLE_SUFFIXES
-
-    suffix = source.suffix.lower()
-    return out.with_suffix(f".table{suffix if suffix in TABLE_SUFFIXES else '.csv'}")
-
-
-def _embed_pictures(
-    source: Path,
-    column: str | None,
-    images: Path | None,
-    backbone: str,
-    out: Path,
-    part: str | None,
-    how: dict[str, Any],
-) -> Path | None:
-    """Embed the pictures of a folder or table; returns the table to train on, if there is one."""
-    from ltpll.backbones import Backbone
-    from ltpll.cli.progress import PictureProgress
-    from ltpll.pictures.embedding import embedded_pictures
+def _named_pictures(
+    source: Path, column: str | None, images: Path | None
+) -> tuple[Path, str | None, list[str]]:
+    """The folder of the pictures, the column of a table that names them, and their paths."""
     from ltpll.pictures.files import list_pictures
-    from ltpll.pictures.output import paths_in_table, rows_file, write_readable_rows
+    from ltpll.pictures.output import paths_in_table
 
     if source.is_dir():
         if images or column:
             raise InputError(f"{source} is a folder, but --images and --path belong to a table.")
-        folder, paths = source, list_pictures(source)
-    else:
-        if images is None:
-            raise InputError(
-                f"{source} is not a folder: if it is a table that names pictures, give their "
-                "folder with --images."
-            )
-        column, paths = paths_in_table(source, column)
-        folder = images.expanduser()
-    network = Backbone.from_pretrained(backbone)
-    with PictureProgress() as progress:
-        written = embedded_pictures(
-            folder, _part_of(paths, part), network, out=out, on_progress=progress, **how
+        return source, None, list_pictures(source)
+    if images is None:
+        raise InputError(
+            f"{source} is not a folder: if it is a table that names pictures, give their "
+            "folder with --images."
         )
-    _print_written(written.x, out)
-    print_skipped(written.problems)
-    print_line(f"The picture of each row: {rows_file(out)}")
-    if column is None:
-        return None
-    if part is not None or not written.problems:
-        return source
-    table = _left_table(source, out)
-    write_readable_rows(source, column, [name for name, _ in written.problems], table)
-    print_line(f"The rows of {source} without the skipped pictures: {table}")
-    return table
-
-
-def _embed_texts(
-    source: Path, column: str, backbone: str, out: Path, part: str | None, how: dict[str, Any]
-) -> None:
-    from ltpll.cli.progress import PictureProgress
-    from ltpll.text import SentenceEncoder
-    from ltpll.text.embedding import embed_texts, read_texts
-
-    rows = {name: _part_of(cells, part) for name, cells in read_texts(source, column).items()}
-    encoder = SentenceEncoder.from_pretrained(backbone)
-    with PictureProgress("texts") as progress:
-        features = embed_texts(rows, encoder, out, on_progress=progress, **how)
-    _print_written(features, out)
-    if encoder.n_cut:
-        print_line(f"Too long to be read to their end: {counted(encoder.n_cut, 'text')}")
-
-
-def _print_written(features: Any, out: Path) -> None:
-    n, n_features = features.shape
-    print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
+    return images.expanduser(), *paths_in_table(source, column)
 
 
 def _part_of(rows: list[str], part: str | None) -> list[str]:

@@ -30,11 +30,10 @@ def check_outputs(
     suffixes: Sequence[str] = (),
     makes_folder: bool = False,
 ) -> None:
-    """Refuse to write to a path that the user has chosen, and to those beside it, which get their
-    names from it.
+    """Refuse to overwrite inputs with the chosen file, or with those that get their names from it.
 
-    Every command that writes files calls this first. All other paths of the command are inputs, as
-    is what runs were made from. By default, `chosen` has to have a suffix of tables.
+    All other paths of the command are inputs, as is what runs were made from. By default, `chosen`
+    has to have a suffix of tables.
     """
     from ltpll.tables.streaming import TABLE_SUFFIXES
 

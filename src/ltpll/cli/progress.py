@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 
 class _BarAboveFigures(rich_progress.Progress):
-    """A bar with figures on a second line, because one line is too narrow for both on most
-    terminals.
-    """
+    """A bar with figures on a second line: most terminals are too narrow for both on one."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -94,9 +92,7 @@ class ProgressBar(Progress):
 
 
 class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures, or `what`, are done, how many per second, and
-    the time left.
-    """
+    """The progress of embedding: how many pictures, or `what`, are done, and the time left."""
 
     def __init__(self, what: str = "pictures") -> None:
         super().__init__()
@@ -173,9 +169,7 @@ def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
 def read_source(
     source: TableSource, *, needs_candidates: bool = True, device: str = "auto"
 ) -> Examples:
-    """Read the examples of a source, and print how they were read and which pictures were
-    skipped.
-    """
+    """Read the examples of a source, and print how, and which pictures were skipped."""
     from ltpll.cleaning.dataset import read_examples
 
     with reading_progress() as on_progress:
@@ -190,9 +184,7 @@ def read_source(
 
 @contextmanager
 def torchrun_processes(device: str) -> Iterator[tuple[World, str]]:
-    """The processes started by torchrun, or this one alone, and the device of this process; only
-    the first process prints.
-    """
+    """The processes of torchrun, or this one alone, and its device; only the first one prints."""
 
     def print_failure(sentence: str) -> None:
         console.show_cursor()  # a progress bar hides it

@@ -82,27 +82,35 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         read_source,
         torchrun_processes,
     )
+    from ltpll.tables.class_files import read_prior
 
     if job.data.table is None:
         raise InputError("There is nothing to train on: give a table, such as labels.csv.")
     path = Path(job.data.table).expanduser()
-    out, files = out or Path("ltpll-runs") / _name_of_run(path), job.data
-    settings = _with_prior_of_file(job.training)
+    files, settings = job.data, job.training
+    name = path.resolve().name if path.is_dir() else path.stem
+    if not path.exists():  # what is left of a pattern without its marks
+        name = re.sub(r"[*?\[\]]+", "", name).strip(" -_.") or "tables"
+    out = out or Path("ltpll-runs") / name
+    if isinstance(settings.prior, str) and settings.prior not in PRIORS:
+        settings = replace(settings, prior=read_prior(Path(settings.prior).expanduser()))
     source = _source(path, job, settings)
     if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
         problem = f"--start-from and --out are the same run, {out}"
         raise InputError(f"{problem}: write the new run to another folder.")
-    for name in (path, files.features, files.images) if fresh else ():
-        if name is not None and Path(name).expanduser().resolve().is_relative_to(out.resolve()):
-            problem = f"{name} is in the run {out}, which --fresh discards"
+    for file in (path, files.features, files.images) if fresh else ():
+        if file is not None and Path(file).expanduser().resolve().is_relative_to(out.resolve()):
+            problem = f"{file} is in the run {out}, which --fresh discards"
             raise InputError(f"{problem}: copy it to another folder, or choose another --out.")
     with torchrun_processes(job.run.device) as (world, own_device):
         if source.backbone is not None and not world.alone:
             problem = "Several processes would all do the same work first"
             raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
         examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
-        if settings.backbone is not None and source.images is None:
-            _check_has_texts(examples)
+        reads_texts = settings.backbone is not None and source.images is None
+        if reads_texts and not (examples.encoder and examples.encoder.has_texts):
+            problem = "A backbone is for pictures or texts: give a folder with --images, or name"
+            raise InputError(f"{problem} the column with --text, or leave --backbone out.")
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         # Every process has to check the folder before the first one writes to it.
@@ -119,26 +127,12 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                     source,
                     examples,
                     settings,
-                    device=own_device,
-                    threads=job.run.threads,
-                    workers=job.run.workers,
-                    on_nan=job.run.on_nan,
+                    execution=replace(job.run, device=own_device),
                     progress=progress,
                     callbacks=events,
-                    on_choice=print_line,
                 )
             world.wait_for_all()
         _print_result(run.result(), out)
-
-
-def _with_prior_of_file(settings: TrainingSettings) -> TrainingSettings:
-    """The settings with the class shares of a file, if the prior is one."""
-    from ltpll.tables.class_files import read_prior
-
-    prior = settings.prior
-    if not isinstance(prior, str) or prior in PRIORS:
-        return settings
-    return replace(settings, prior=read_prior(Path(prior).expanduser()))
 
 
 def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSource:
@@ -177,14 +171,6 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     )
 
 
-def _check_has_texts(examples: Examples) -> None:
-    """Refuse a backbone where there is nothing that it could read."""
-    encoder = examples.encoder
-    if encoder is None or not encoder.has_texts:
-        problem = "A backbone is for pictures or texts: give a folder with --images, or name the"
-        raise InputError(f"{problem} column with --text, or leave --backbone out.")
-
-
 def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
     """The examples with people's answers as their sets, and with targets to start from."""
     from ltpll.cleaning.pipeline import starting_from
@@ -200,12 +186,6 @@ def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles
     if files.start_from is None:
         return examples
     return starting_from(examples, read_cleaned(Path(files.start_from)))
-
-
-def _name_of_run(path: Path) -> str:
-    """The name of a table or folder, or what is left of a pattern without its marks."""
-    name = path.resolve().name if path.is_dir() else path.stem
-    return name if path.exists() else re.sub(r"[*?\[\]]+", "", name).strip(" -_.") or "tables"
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -38,9 +37,14 @@ from ltpll.formatting import counted
 from ltpll.training.callbacks import Progress
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.compatibility import check_features_differ
-from ltpll.training.fold_training import FoldRun, KeptFolds, train_folds, train_in_processes
+from ltpll.training.fold_training import (
+    FoldRun,
+    KeptFolds,
+    parallel_runs,
+    train_folds,
+    train_in_processes,
+)
 from ltpll.training.job import Part, Stage
-from ltpll.validation import chosen_device
 
 Shares = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]
@@ -49,8 +53,6 @@ TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried o
 MOST_KEPT = 3  # members after the trial
 ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
-MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds several copies
-WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
@@ -181,14 +183,11 @@ class CommitteeTraining:
 
         None decides by the amount of work and the machine.
         """
-        networks = [one for one in self.members if isinstance(one, NetworkMember)]
-        on_cpu = all(chosen_device(one.classifier.device).type == "cpu" for one in networks)
-        if workers is None:
-            rows = sum(part.epochs * part.cost for part in self.parts)
-            widest = self.x if self._in_bins is None else self._in_bins
-            room = MOST_BYTES // (4 * widest.nbytes)
-            workers = min(os.cpu_count() or 1, room) if rows >= WORTHWHILE else 1
-        return Stage(self.parts, max(1, workers) if on_cpu else 1, "members")
+        networks = [one.classifier for one in self.members if isinstance(one, NetworkMember)]
+        rows = sum(part.epochs * part.cost for part in self.parts)
+        widest = self.x if self._in_bins is None else self._in_bins
+        workers = parallel_runs(workers, networks, widest, rows, len(self.parts))
+        return Stage(self.parts, workers, "members")
 
     def run(
         self,

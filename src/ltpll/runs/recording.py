@@ -38,12 +38,9 @@ def locked_for_training(run: Run) -> Iterator[bool]:
 
 
 class RunLog(Callback):
-    """Logs the record of every epoch, with its time and its speed without evaluation.
+    """Logs the record of every epoch, with its time and its speed without that of `evaluate`.
 
-    Args:
-        run: The run.
-        evaluate: The measurement that is called before.
-        durable: Whether each line must reach the disk before training continues.
+    If it is durable, each line must reach the disk before training continues.
     """
 
     def __init__(self, run: Run, evaluate: Measurement, *, durable: bool) -> None:

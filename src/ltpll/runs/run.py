@@ -100,14 +100,14 @@ class Run:
         sums = checksums(self.folder)
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
-    def reopen_if_damaged(self) -> list[str]:
-        """Make a finished run that has missing or damaged files unfinished, and name these files.
+    def reopen_if_damaged(self) -> None:
+        """Make a finished run that has missing or damaged files unfinished.
 
         Damaged files are deleted. If the log is damaged, which no other file can replace, the whole
         run is deleted.
         """
         if not damaged_files(self.folder):
-            return []
+            return
         with self.locked():
             damaged = damaged_files(self.folder)  # another process may have restored them by now
             if damaged:
@@ -118,14 +118,12 @@ class Run:
                 for name in (RunFile.MARKER, *damaged):
                     if name != RunFile.CONFIG:  # replaced atomically
                         (self.folder / name).unlink(missing_ok=True)
-        return damaged
 
     def delete_run(self, *, keep_parts: bool = False) -> None:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
-        A folder named by its hash is deleted in one move. In a folder that a user has named, only
-        the run's files are deleted, and with `keep_parts` not those of training runs that need not
-        be repeated.
+        A folder named by its hash is deleted in one move. In one that a user has named, only the
+        run's files are, and with `keep_parts` not those of training runs that need not be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -146,11 +144,7 @@ class Run:
                     path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
-        """Refuse a folder named by a user that holds other files or another run.
-
-        Args:
-            afresh: Whether a run with other settings or data is trained from the start.
-        """
+        """Refuse a folder with other files or another run, unless that is trained `afresh`."""
         folder = self.folder
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file: give the name of a folder for the run.")
@@ -191,11 +185,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training this run until this one ends or dies.
-
-        Raises:
-            BusyError: Another process is training it.
-        """
+        """Keep others from training this run until this process ends; BusyError if one does."""
         name = f"The run {self.folder.name} in {self.root}"
         busy = BusyError(f"{name} is being trained by another process: wait for it.")
         with self._refusing_write_errors():
@@ -222,21 +212,17 @@ class Run:
             problem = f"The run folder {self.folder} cannot be written ({error.strerror})"
             raise InputError(f"{problem}: choose another output folder.") from error
 
-    @property
-    def _log_path(self) -> Path:
-        return self.folder / RunFile.LOG
-
     def log(self, record: Record, durable: bool = False) -> None:
         """Append an epoch's record to the log; a durable one survives a power cut."""
-        line = json.dumps(record, allow_nan=False) + "\n"
+        line, path = json.dumps(record, allow_nan=False) + "\n", self.folder / RunFile.LOG
         try:
-            with self._log_path.open("a", encoding="utf-8") as file:
+            with path.open("a", encoding="utf-8") as file:
                 file.write(line)
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write_error(self._log_path, error) from error
+            raise cannot_write_error(path, error) from error
 
     def records(self) -> list[Record]:
         """The records logged so far, one per epoch."""
@@ -246,12 +232,13 @@ class Run:
         """Cut the log back to its first n records; later epochs are trained again."""
         lines = self._logged(n)[0]
         remove_leftovers(self.folder)
-        write_atomically(self._log_path, b"".join(lines))
+        write_atomically(self.folder / RunFile.LOG, b"".join(lines))
 
     def _logged(self, n: int | None = None) -> tuple[list[bytes], list[Record]]:
         """The first n complete lines, or all, as a process that died may have left part of one."""
+        path = self.folder / RunFile.LOG
         try:
-            content = self._log_path.read_bytes() if self._log_path.exists() else b""
+            content = path.read_bytes() if path.exists() else b""
             lines = content.splitlines(keepends=True)
             lines = [line for line in lines if line.endswith(b"\n")][:n]
             found = [parse_json(line) for line in lines]
@@ -261,7 +248,7 @@ class Run:
             advice = f"delete the folder {self.folder} and rerun the command"
             if self.name:
                 advice = "train the run from the start with --fresh"
-            problem = f"The log {self._log_path} is damaged or lacks epochs"
+            problem = f"The log {path} is damaged or lacks epochs"
             raise InputError(f"{problem}: {advice}.") from None
         for record in found:
             record.pop("crc32", None)  # written by version 0.2.0
@@ -270,7 +257,7 @@ class Run:
     def epochs_logged(self) -> int:
         """How many epochs the log has records of."""
         try:
-            return self._log_path.read_bytes().count(b"\n")
+            return (self.folder / RunFile.LOG).read_bytes().count(b"\n")
         except OSError:
             return 0
 
@@ -294,11 +281,7 @@ class Run:
 
 
 def read_result(path: str | Path, kind: Kind | None = None) -> Record:
-    """The record of a finished run, from its folder or from a result file.
-
-    Args:
-        path: A run folder, or a `result.json` inside or outside of one.
-        kind: The kind of run that is needed; None accepts every kind.
+    """The record of a finished run of some kind, or of any, from its folder or a `result.json`.
 
     Raises:
         InputError: The run cannot be opened or is not finished, or the record is damaged or of
@@ -355,7 +338,13 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
         if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
             advice = "use the version that wrote it, or train again"
             raise VersionError(f"The result file {path} {other}: {advice}.")
-        problem = _problem_of(record, kind)
+        problem = None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            problem = "is not a result file of this program"
+        elif not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
+            problem = "has no config or no key"
+        elif found := record_problem(record, kind or kind_of_run(record["config"])):
+            problem = f"has {found}"
     except InputError:
         raise
     except (OSError, ValueError) as error:
@@ -367,16 +356,6 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
         raise unreadable_run(path.parent, of_file, "train it again with --fresh")
     cannot = f"The result file {path} cannot be read (it {problem})"
     raise InputError(f"{cannot}: check the path, restore it from a copy, or leave it out.")
-
-
-def _problem_of(record: Any, kind: Kind | None) -> str | None:
-    """What is wrong with the content of a result file."""
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        return "is not a result file of this program"
-    if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
-        return "has no config or no key"
-    problem = record_problem(record, kind or kind_of_run(record["config"]))
-    return None if problem is None else f"has {problem}"
 
 
 def _as_json_lines(value: Record) -> bytes:

@@ -62,12 +62,13 @@ class LabelTable:
 
     ids: npt.NDArray[np.object_]  # distinct: the column of ids, or of paths, or row numbers from 1
     candidates: Candidates | None
-    labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
-    splits: npt.NDArray[np.object_] | None
-    paths: npt.NDArray[np.object_] | None
-    features: npt.NDArray[Any] | None  # (N, d), float32 or, if that would blur them, float64
-    feature_names: tuple[str, ...]
-    votes: AnnotatorVotes | None
+    # True class numbers, for evaluation only; −1 if unknown.
+    labels: npt.NDArray[np.int64] | None = None
+    splits: npt.NDArray[np.object_] | None = None
+    paths: npt.NDArray[np.object_] | None = None
+    features: npt.NDArray[Any] | None = None  # (N, d), float32 or, if that would blur them, float64
+    feature_names: tuple[str, ...] = ()
+    votes: AnnotatorVotes | None = None
     frame: Any = None  # a DataFrame in the place of features, if columns are not all finite numbers
     left_out: tuple[str, ...] = ()  # columns that are no features
     groups: npt.NDArray[np.object_] | None = None  # picture or scene, as in the candidates

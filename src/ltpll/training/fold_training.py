@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import getitem
 from pathlib import Path
@@ -30,7 +31,10 @@ from ltpll.training.checkpoint import (
 from ltpll.training.distributed import current_world
 from ltpll.training.job import Part, Stage
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.validation import chosen_device
 
+WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
+MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds four copies
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training run, from 0."""
 Predict = Callable[[Any, Any, Candidates], Tensors]
@@ -159,6 +163,22 @@ def train_folds(
 
 
 # ---- in several processes ------------------------------------------------------------------------
+
+
+def parallel_runs(
+    workers: int | None, classifiers: Iterable[Any], x: npt.NDArray[Any], rows: float, runs: int
+) -> int:
+    """How many of the runs are trained at once: one on a GPU, or with several processes.
+
+    On a CPU, None decides by the rows of all epochs of all runs, their inputs, and the machine.
+    """
+    on_cpu = all(chosen_device(one.device).type == "cpu" for one in classifiers)
+    if not on_cpu or not current_world().alone:
+        return 1
+    if workers is None:  # however many runs are missing: threads change sums
+        room = max(1, MOST_BYTES // (4 * x.nbytes))
+        return 1 if rows < WORTHWHILE else min(runs, os.cpu_count() or 1, room)
+    return max(1, workers)
 
 
 def train_in_processes(
