@@ -78,7 +78,9 @@ class KeepBestEpoch(MeasureInformation):
     highest.
 
     Args:
-        x, candidates, every: As for `MeasureInformation`.
+        x: The held-out rows, features or images.
+        candidates: Their candidate sets, which training must not see.
+        every: The number of epochs between two measurements; the last epoch is always measured.
         path: A file for the best weights, so that a training run that is interrupted and resumed
             has them. Without one, epochs before the interruption no longer count.
 
