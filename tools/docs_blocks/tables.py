@@ -25,7 +25,7 @@ TABULAR_ROWS = {
     "corr+mean-target": "corr + mean-target",
     "corr+records": "corr + records",
     "corr+set-evidence": "corr + set-evidence",
-    "corr+auto": "**corr + auto** (default)",
+    "corr+auto": "corr + auto, the default of one network",
     "corr+average": "corr + auto, told that rows share sets",
     "committee": "**committee** (default)",
 }
