@@ -246,12 +246,12 @@ def with_settings(cls: type[T], values: Mapping[str, Any], said: str = "") -> T:
         section, _, last = str(name).rpartition(".")
         checked = setting(cls, str(name)).check(value, f"{said}{name}")
         sections.setdefault(section, {})[last] = checked
-    hints, below = _type_hints(cls), _sections(cls)
+    kind: Any = cls
+    hints, below = _type_hints(kind), _sections(kind)
     made = {name: hints[name](**sections.get(name, {})) for name in hints if name in below}
     return cls(**sections[""], **made)
 
 
-@cache
 def _sections(cls: Any) -> set[str]:
     return {name.partition(".")[0] for name in settings_of(cls) if "." in name}
 
