@@ -39,7 +39,7 @@ from ltpll.cleaning.pipeline import (
     train_table_run,
 )
 from ltpll.cleaning.results import CleanedTable
-from ltpll.cleaning.review import alternatives, review_rows, spread_out
+from ltpll.cleaning.review import alternatives, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.errors import InputWarning
 from ltpll.runs.environment import environment
@@ -211,7 +211,7 @@ def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
         "random": np.random.default_rng(seed).permutation(trained)[:n],
         "least confident": trained[np.argsort(confidence[trained], kind="stable")][:n],
         "queue": review_rows(cleaned, n),
-        "rare": spread_out(cleaned.doubts * expected, cleaned, n),
+        "rare": review_rows(cleaned, n, cleaned.doubts * expected),
     }
 
 

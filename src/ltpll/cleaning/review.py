@@ -16,10 +16,12 @@ RARE = 20  # examples, at most, of a rare class, which has less than half as man
 DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
 
 
-def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
+def review_rows(
+    table: CleanedTable, n: int = QUEUE, urgency: npt.NDArray[np.float64] | None = None
+) -> Numbers:
     """The rows whose labels are most probably wrong, spread over classes and groups.
 
-    A row is as urgent as its label is doubtful: the less its confidence, the sooner it comes. Rows
+    A row is as urgent as its label is doubtful, unless `urgency` says otherwise. Rows
     about the same two classes, and further rows of the same group, come after the others once there
     are too many of them. Rows that were reviewed before, rows without any doubt, and held-out rows
     are left out.
@@ -32,7 +34,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     """
     import pandas as pd
 
-    urgency = table.doubts
+    urgency = table.doubts if urgency is None else urgency
     may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
     if table.reviewed is not None:
         may_ask &= ~table.reviewed
