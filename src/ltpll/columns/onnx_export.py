@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from ltpll.columns.encoder import ColumnEncoder
 from ltpll.columns.numbers import CYCLES, DateColumn, NumberColumn
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
+from ltpll.network.export import ML, NodeWriter
 from ltpll.tables.columns import MISSING
 
 UNSEEN = "\0"  # stands for every level that training did not see
-ML = "ai.onnx.ml"  # the operators that look up texts
 BESIDE = "features"  # the input for the features of pictures, or of a file
 Numbers = npt.NDArray[Any]
 VALUES = {
@@ -26,35 +25,6 @@ VALUES = {
     DateColumn: "days since 1970-01-01, NaN for a gap",
     CategoryColumn: "texts as in the table, empty for a gap",
 }
-
-
-class NodeWriter:
-    """Adds nodes with one output to an ONNX graph."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def add(self, kind: str, given: Sequence[Any], **attributes: Any) -> str:
-        """Add a node, and return the name of its output.
-
-        Args:
-            kind: The operator.
-            given: Its inputs: names, or arrays, which become constants.
-            attributes: Its attributes, and perhaps `domain`.
-        """
-        from onnx import helper, numpy_helper
-
-        made, names = f"{self.prefix}{len(self.nodes)}", []
-        for k, one in enumerate(given):
-            if not isinstance(one, str):
-                name = f"{made}/{k}"
-                self.constants.append(numpy_helper.from_array(np.asarray(one), name))
-                one = name
-            names.append(one)
-        self.nodes.append(helper.make_node(kind, names, [made], **attributes))
-        return made
 
 
 def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
@@ -80,8 +50,7 @@ def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
         own = f"input/{name}"  # names of columns may be those of nodes
         inputs.append(helper.make_tensor_value_info(name, kind, ["rows", width]))
         about.append({"name": name, "shape": ["rows", width], "values": values})
-        writer.nodes.append(helper.make_node("Identity", [name], [own]))
-        return own
+        return writer.add("Identity", [name], own)
 
     parts = []
     if encoder.n_beside:
@@ -103,15 +72,12 @@ def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
             parts += _of_numbers(writer, given, column)
     joined = writer.add("Concat", parts, axis=1)
     old = graph.input[0]
-    last = onnx.TensorProto.DOUBLE if old.type.tensor_type.elem_type == 11 else 1
-    writer.nodes.append(helper.make_node("Cast", [joined], [old.name], to=last))
-    nodes = [*writer.nodes, *graph.node]
+    writer.add("Cast", [joined], old.name, to=old.type.tensor_type.elem_type)
+    own = list(graph.node)
     del graph.node[:], graph.input[:]
-    graph.node.extend(nodes)
     graph.input.extend(inputs)
-    graph.initializer.extend(writer.constants)
-    if ML not in {one.domain for one in model.opset_import}:
-        model.opset_import.append(helper.make_opsetid(ML, 3))
+    writer.append_to(model)
+    graph.node.extend(own)
     onnx.checker.check_model(model)
     facts = json.loads(description.read_text(encoding="utf-8")) | {"input": about}
     for entry in model.metadata_props:

@@ -18,14 +18,13 @@ from ltpll.committee.forest import SoftForest
 from ltpll.committee.training import FittedMember
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.network.export import PredictingNetwork, write_onnx
+from ltpll.network.export import ML, NodeWriter, PredictingNetwork, write_onnx
 from ltpll.number_types import blurred_by_float32
 
 if TYPE_CHECKING:
     from ltpll.committee.committee import Committee
 
 Numbers = npt.NDArray[Any]
-FORESTS = ("ai.onnx.ml", 3)  # the operators for forests, and their version
 LEAST_SUM = 1e-30  # as in `with_shares`
 TINY = np.finfo(np.float32).tiny
 
@@ -157,8 +156,6 @@ def _scaling(committee: Committee) -> tuple[Numbers, Numbers]:
 
 def _finish(model: Any, forests: Sequence[Any], log_prior: Numbers, t: float) -> None:
     """Add forests to the graph, and make logits and probabilities of the mixture."""
-    from onnx import helper, numpy_helper
-
     graph = model.graph
     scaled, mixture = "scaled", "mixture 0"
     renamed = dict(zip(("logits", "probabilities"), (scaled, mixture), strict=True))
@@ -167,31 +164,23 @@ def _finish(model: Any, forests: Sequence[Any], log_prior: Numbers, t: float) ->
         node.output[:] = [renamed.get(name, name) for name in node.output]
     graph.output[0].type.CopyFrom(graph.output[1].type)  # both are (rows, classes)
 
-    def add(kind: str, given: Sequence[Any], made: str, **attributes: Any) -> str:
-        """Add a node with one output; inputs that are no names are constants."""
-        names = [one if isinstance(one, str) else f"{made}/{k}" for k, one in enumerate(given)]
-        for name, one in zip(names, given, strict=True):
-            if not isinstance(one, str):
-                integers = getattr(one, "dtype", None) == np.int64
-                kept = np.asarray(one, dtype=np.int64 if integers else np.float32)
-                graph.initializer.append(numpy_helper.from_array(kept, name))
-        graph.node.append(helper.make_node(kind, names, [made], **attributes))
-        return made
-
+    writer, single = NodeWriter(), np.float32
+    add = writer.add
     for k, (forest, factors, weight) in enumerate(forests, 1):
         one = f"forest {k}"
-        add("TreeEnsembleRegressor", [scaled], one, domain=FORESTS[0], **forest_attributes(forest))
+        add("TreeEnsembleRegressor", [scaled], one, domain=ML, **forest_attributes(forest))
         weighed = add("Mul", [one, factors], f"{one}, weighed")
         total = add("ReduceSum", [weighed, np.asarray([1])], f"{one}, total")
-        total = add("Max", [total, LEAST_SUM], f"{one}, divisor")
+        total = add("Max", [total, single(LEAST_SUM)], f"{one}, divisor")
         share = add("Div", [weighed, total], f"{one}, probabilities")
-        part = add("Mul", [share, weight], f"{one}, part")
+        part = add("Mul", [share, single(weight)], f"{one}, part")
         mixture = add("Add", [mixture, part], f"mixture {k}")
-    logs = add("Log", [add("Max", [mixture, TINY], "positive")], "logarithms")
-    add("Sub", [logs, t * log_prior], "logits")  # so that dividing by t leaves the prior alone
-    add("Softmax", [add("Div", ["logits", t], "cooled")], "probabilities", axis=1)
-    if forests:
-        model.opset_import.append(helper.make_opsetid(*FORESTS))
+    logs = add("Log", [add("Max", [mixture, single(TINY)], "positive")], "logarithms")
+    add(
+        "Sub", [logs, (t * log_prior).astype(single)], "logits"
+    )  # so that dividing by t leaves the prior alone
+    add("Softmax", [add("Div", ["logits", single(t)], "cooled")], "probabilities", axis=1)
+    writer.append_to(model)
 
 
 def forest_attributes(forest: SoftForest) -> dict[str, Any]:

@@ -98,6 +98,10 @@ class _Tried:
     out_of_fold: npt.NDArray[np.float16]
 
     @property
+    def lifts(self) -> bool:
+        return isinstance(self.member, NetworkMember) and self.member.lifts
+
+    @property
     def mean(self) -> Numbers:
         return floored_shares(self.out_of_fold.mean(0, dtype=np.float64), len(self.out_of_fold))
 
@@ -241,11 +245,7 @@ class CommitteeTraining:
         of_folds = range(len(self.splits) - 1)
         self._train_in_processes([(one, k) for one in networks for k in of_folds])
         tried = [self._out_of_fold(one) for one in networks]
-        usual = [
-            one.out_of_fold
-            for one, network in zip(tried, networks, strict=True)
-            if not network.lifts
-        ]
+        usual = [one.out_of_fold for one in tried if not one.lifts]
         mean = _sum([1 / len(usual)] * len(usual), usual)
         shared = self._shares_of(mean)
         weights, shared = self._agreed(tried, shared)
@@ -356,7 +356,7 @@ class CommitteeTraining:
 
         Members that lift rare classes have no say in the shares.
         """
-        lifts = [isinstance(one.member, NetworkMember) and one.member.lifts for one in tried]
+        lifts = [one.lifts for one in tried]
         for turn in range(ROUNDS):
             agreed = [with_shares(one.out_of_fold, one.mean, shared) for one in tried]
             weights = mixture_weights(agreed, self.candidates)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -103,6 +104,53 @@ class PicturesToPredictions(PixelsToFeatures):
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         found: tuple[Tensor, Tensor] = self.network(super().forward(pixels))
         return found
+
+
+ML = "ai.onnx.ml"  # the operators for forests, and those that look up texts
+
+
+class NodeWriter:
+    """Adds nodes with one output to an ONNX model.
+
+    Args:
+        prefix: What the names of outputs begin with that are not given.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(
+        self, kind: str, given: Sequence[Any], made: str | None = None, **attributes: Any
+    ) -> str:
+        """Add a node, and return the name of its output.
+
+        Args:
+            kind: The operator.
+            given: Its inputs: names, or arrays, which become constants.
+            made: The name of its output; by default the number of the node.
+            attributes: Its attributes, and perhaps `domain`.
+        """
+        from onnx import helper, numpy_helper
+
+        made, names = made or f"{self.prefix}{len(self.nodes)}", []
+        for k, one in enumerate(given):
+            names.append(one if isinstance(one, str) else f"{made}/{k}")
+            if not isinstance(one, str):
+                self.constants.append(numpy_helper.from_array(np.asarray(one), names[-1]))
+        self.nodes.append(helper.make_node(kind, names, [made], **attributes))
+        return made
+
+    def append_to(self, model: Any) -> None:
+        """Append the nodes and their constants to a model."""
+        from onnx import helper
+
+        model.graph.node.extend(self.nodes)
+        model.graph.initializer.extend(self.constants)
+        known = {one.domain for one in model.opset_import}
+        if ML not in known and any(node.domain == ML for node in self.nodes):
+            model.opset_import.append(helper.make_opsetid(ML, 3))
 
 
 def sidecar(path: Path) -> Path:
