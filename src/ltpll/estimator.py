@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.errors import InputError, first_line, shown
-from ltpll.evaluation.scorers import covering_rate
+from ltpll.evaluation.scorers import ScoredBySets
 from ltpll.extras import EXTRAS
 from ltpll.formatting import counted
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
@@ -111,7 +111,7 @@ class Fitting(NamedTuple):
     candidates: Candidates
 
 
-class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
     """A classifier for examples with sets of candidate labels, exactly one of which is true.
 
     Args:
@@ -537,23 +537,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         numbers = self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)
         predicted: npt.NDArray[Any] = self.classes_[numbers]
         return predicted
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if `y` has a single label per row, or else the covering rate.
-
-        The covering rate is the share of predictions that are candidates.
-
-        Args:
-            X: Inputs of the kind that the classifier was fitted to.
-            y: Labels or candidate sets in any form that `fit` takes.
-            sample_weight: Weights of the rows; with them, `y` must have a single label per row.
-        """
-        check_is_fitted(self)
-        if sample_weight is None:
-            labels = read_labels(y, tuple(self.classes_.tolist()), more=True)
-            if not labels.certain:
-                return covering_rate(self, X, y)
-        return float(super().score(X, y, sample_weight))
 
     def transduce(self) -> Transduced:
         """The disambiguated labels of the training examples, in their order.

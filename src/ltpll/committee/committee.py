@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
@@ -41,7 +41,7 @@ from ltpll.committee.mixture import floored_shares, inside_sets, with_shares
 from ltpll.committee.training import CommitteeTraining, FittedMember, TrainedCommittee
 from ltpll.errors import InputError, first_line, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
-from ltpll.evaluation.scorers import covering_rate
+from ltpll.evaluation.scorers import ScoredBySets
 from ltpll.evaluation.set_information import SetInformation
 from ltpll.interfaces import Goal
 from ltpll.targets import Transduced, initial_targets, transduce
@@ -55,7 +55,7 @@ MOST_NAMED = 3  # members in the sentence about the weights
 LEAST_NAMED = 0.1
 
 
-class Committee(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
     """Several classifiers for candidate sets, weighted by what held-out sets reveal about them.
 
     No single learner is best on all tables. The members of a committee are a linear model, networks
@@ -299,15 +299,6 @@ class Committee(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         predicted: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
         return predicted
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if `y` has a single label per row, or else the covering rate."""
-        check_is_fitted(self)
-        if sample_weight is None:
-            labels = read_labels(y, tuple(self.classes_.tolist()), more=True)
-            if not labels.certain:
-                return covering_rate(self, X, y)
-        return float(super().score(X, y, sample_weight))
 
     def transduce(self) -> Transduced:
         """The labels of the training examples, as `PartialLabelClassifier.transduce` returns them.

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
@@ -121,6 +123,29 @@ def approximated_balanced_accuracy(estimator: Any, X: Any, y: Any) -> float:
     return approximated_balanced_accuracy_score(
         sets_for_estimator(estimator, y), estimator.predict_proba(X)
     )
+
+
+class ScoredBySets(ClassifierMixin):  # type: ignore[misc]
+    """The score of classifiers that learn from candidate sets."""
+
+    classes_: npt.NDArray[Any]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy if `y` has a single label per row, or else the covering rate.
+
+        The covering rate is the share of predictions that are candidates.
+
+        Args:
+            X: Inputs of the kind that the classifier was fitted to.
+            y: Labels or candidate sets in any form that `fit` takes.
+            sample_weight: Weights of the rows; with them, `y` must have a single label per row.
+        """
+        check_is_fitted(self)
+        if sample_weight is None:
+            labels = read_labels(y, tuple(self.classes_.tolist()), more=True)
+            if not labels.certain:
+                return covering_rate(self, X, y)
+        return float(super().score(X, y, sample_weight))
 
 
 def probabilities_of_all_classes(
