@@ -84,6 +84,20 @@ def test_a_model_of_columns_predicts_what_encoder_and_committee_do(tmp_path, num
     assert json.loads(of_model) == inputs
 
 
+def test_columns_may_have_the_names_of_nodes_and_of_the_input(tmp_path):
+    names = {"amount": "x", "size": "features", "country": "scaled", "code": "model/columns/0"}
+    encoder = ColumnEncoder().fit(table().rename(columns=names))
+    x = encoder.transform(table().rename(columns=names))
+    committee = Committee(views="scaled", folds=2, steps=10).fit(x, sets())
+    path = tmp_path / "model.onnx"
+    committee.to_onnx(path)
+    with_columns(path, sidecar(path), encoder)
+    session = onnxruntime.InferenceSession(str(path))
+    _, found = session.run(None, fed(session, new_rows().rename(columns=names)))
+    new = encoder.transform(new_rows().rename(columns=names))
+    np.testing.assert_allclose(found, committee.predict_proba(new), atol=1e-5)
+
+
 def test_a_column_that_is_called_as_an_output_is_refused(tmp_path):
     frame = table().rename(columns={"size": "logits"})
     encoder = ColumnEncoder().fit(frame)

@@ -39,18 +39,21 @@ def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
         InputError: A column holds texts.
     """
     import onnx
-    from onnx import helper
+    from onnx import compose, helper
 
     if encoder.has_texts:
         raise InputError("A model with columns of text takes encoded columns.")
-    model = onnx.load(path)
-    graph, writer, inputs, about = model.graph, NodeWriter("columns/"), [], []
+    # Names of columns may be those of nodes, or of the input `x`.
+    prefix = "model/"
+    while any(name.startswith(prefix) for name in encoder.columns_):
+        prefix = f"_{prefix}"
+    model = compose.add_prefix(onnx.load(path), prefix, rename_outputs=False)
+    graph, writer, inputs, about = model.graph, NodeWriter(f"{prefix}columns/"), [], []
 
     def new_input(name: str, kind: int, width: int, values: str) -> str:
-        own = f"input/{name}"  # names of columns may be those of nodes
         inputs.append(helper.make_tensor_value_info(name, kind, ["rows", width]))
         about.append({"name": name, "shape": ["rows", width], "values": values})
-        return writer.add("Identity", [name], own)
+        return name
 
     parts = []
     if encoder.n_beside:
@@ -59,8 +62,11 @@ def with_columns(path: Path, description: Path, encoder: ColumnEncoder) -> None:
         moved = writer.add("Mul", [writer.add("Sub", [given, center]), scale])
         parts.append(writer.add("Cast", [moved], to=onnx.TensorProto.FLOAT))
     for name, column in encoder.columns_.items():
-        if name in (BESIDE, "logits", "probabilities"):
-            raise InputError(f"The column {shown(name)} has the name of an output: rename it.")
+        if name in ("logits", "probabilities", *([BESIDE] if encoder.n_beside else [])):
+            raise InputError(
+                f"The column {shown(name)} has the name of an output, or of the features beside "
+                "it: rename it."
+            )
         texts = isinstance(column, CategoryColumn)
         kind = onnx.TensorProto.STRING if texts else onnx.TensorProto.DOUBLE
         given = new_input(name, kind, 1, VALUES[type(column)])
