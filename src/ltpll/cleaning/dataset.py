@@ -313,7 +313,7 @@ def _read_feature_table(path: Path, source: TableSource, table: LabelTable) -> L
         id=next((name for name in ids if name in present), reading.id),
         features=reading.features,
         ignore=reading.ignore,
-        # These are no features there, too.
+        # These are not features there either.
         group=reading.group if reading.group in present else None,
         label=reading.label if reading.label in present else None,
     )

@@ -458,7 +458,7 @@ def cleanlab_tables(
     The rows have the columns of `Datalab.get_issues("label")`: the given label is the one that was
     chosen from the set, the predicted label the likeliest of all classes by the `probabilities`,
     (rows, classes), from `read_probabilities`. In `pred_probs`, classes are sorted as pandas reads
-    them, those that are no row's label are left out, and each row sums to one.
+    them, those that are the label of no row are left out, and each row sums to one.
     """
     names, label = _names_as_read(table), table.labels.label
     rows = {

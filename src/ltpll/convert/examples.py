@@ -42,7 +42,7 @@ class JsonFile:
 
 
 def member(value: Any, key: str, kind: Kind) -> Any:
-    """A member of an object if it has this type, otherwise None; true and false are no numbers."""
+    """A member of an object if it has this type, otherwise None; true and false are not numbers."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, kind) and not isinstance(found, bool) else None
 

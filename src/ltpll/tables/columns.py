@@ -171,7 +171,7 @@ def parse_numbers(
     if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
         if batch.decimal != ",":
             with suppress(pa.ArrowException):
-                # Bytes are parsed without checking for UTF-8, since other text is no number either.
+                # Bytes are parsed without checking for UTF-8, since other text is not a number either.
                 plain = column.view(pa.string()) if kind == pa.binary() else column
                 return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
         return _parsed(texts(table, batch, index), number, batch.decimal)

@@ -43,7 +43,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def matching_files(path: Path) -> list[Path]:
-    """The files that fit a pattern, sorted; a path that is no pattern stands for itself."""
+    """The files that fit a pattern, sorted; a path that is not a pattern is returned as it is."""
     if not is_pattern(path):
         return [path]
     return [

@@ -52,7 +52,7 @@ USUAL_NAMES = {
     "worker": "worker annotator user rater labeler labeller coder judge expert",
     "annotation": "label choice answer annotation response vote class category",
 }
-# Columns that are no features even if others have their roles, because they would give labels away.
+# Columns that are never features, even if others have their roles, because they would give labels away.
 USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
 
 
@@ -70,7 +70,7 @@ class LabelTable:
     feature_names: tuple[str, ...] = ()
     votes: AnnotatorVotes | None = None
     frame: Any = None  # a DataFrame in the place of features, if columns are not all finite numbers
-    left_out: tuple[str, ...] = ()  # columns that are no features
+    left_out: tuple[str, ...] = ()  # columns that are not features
     groups: npt.NDArray[np.object_] | None = None  # picture or scene, as in the candidates
     columns: Mapping[str, str] = field(default_factory=dict)  # by the field of `Reading`
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
