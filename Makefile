@@ -32,6 +32,7 @@ help:  ## Show this list
 
 demo: $(CORE)  ## Train and compare on handwritten digits, about a minute
 	@$(BIN)/ltpll-research demo
+	@echo "Next: '$(BIN)/ltpll demo' cleans an example table; docs/get-started.md shows how to clean your own."
 
 # Tests sometimes wait for processes, so the type checker runs beside them.
 test: lint  ## Linter, type checker and all tests that need no GPU

@@ -34,7 +34,7 @@ INTRO = (
     "Each training image carries its true label hidden among wrong ones: every wrong label joins "
     "with probability 0.5, and training sees only these sets. The test set is balanced: 50 other "
     "images of each digit.",
-    "mean-target and oracle-la-posthoc correct the predictions of a finished training only; "
+    "mean-target and oracle-la-posthoc correct the predictions of a finished training run only; "
     "records and anchor also correct its targets. oracle-la-posthoc uses the true class "
     "frequencies, which are unknown in practice.",
 )
