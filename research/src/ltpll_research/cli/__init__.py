@@ -5,7 +5,6 @@ from __future__ import annotations
 from ltpll.cli.program import make_program, run
 from ltpll_research.cli.bench import app as bench_commands
 from ltpll_research.cli.benchmark import benchmark
-from ltpll_research.cli.bound import bound
 from ltpll_research.cli.data import app as data_commands
 from ltpll_research.cli.probe import probe, tsne
 from ltpll_research.cli.report import report
@@ -28,7 +27,6 @@ app.add_typer(bench_commands, name="bench", rich_help_panel=IMAGES)
 app.command(rich_help_panel=INSPECT)(report)
 app.command(rich_help_panel=INSPECT)(probe)
 app.command(rich_help_panel=INSPECT)(tsne)
-app.command(rich_help_panel=INSPECT)(bound)
 
 
 def main() -> None:
