@@ -17,7 +17,7 @@ from ltpll.models import build_model
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 
-STEPS, EPOCHS, WIDTH, BATCH = 2000, 10, 32, 128  # the least number of steps and of epochs
+STEPS, EPOCHS, WIDTH, BATCH = 500, 10, 16, 128  # the least number of steps and of epochs
 RECIPE = f"small-cnn {WIDTH}, {EPOCHS} epochs, {STEPS} steps of {BATCH}, lr 0.05, crops, seed 0"
 
 

@@ -136,15 +136,21 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
     if not bare or row.bare:
         return None
 
-    def by_seed(row: Row) -> dict[int, float]:
-        last = ((record["config"]["seed"], record["last"][row.key]) for record in row.records)
-        return {seed: figures["balanced_accuracy"] for seed, figures in last}
-
-    mine, without = by_seed(row), by_seed(bare[0])
-    figure = Figure.of(mine[seed] - without[seed] for seed in sorted(mine.keys() & without.keys()))
+    figure = paired(row, bare[0], lambda record, key: record["last"][key]["balanced_accuracy"])
     if figure is None or figure.std is None:
         return None
     return figure, figure.std / math.sqrt(figure.n)
+
+
+def paired(row: Row, other: Row, read: Callable[[Record, str], float | None]) -> Figure | None:
+    """The difference of two rows over the seeds that both have."""
+
+    def by_seed(row: Row) -> dict[int, float]:
+        found = {one["config"]["seed"]: read(one, row.key) for one in row.records}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    mine, others = by_seed(row), by_seed(other)
+    return Figure.of(mine[seed] - others[seed] for seed in sorted(mine.keys() & others.keys()))
 
 
 @dataclass(frozen=True)

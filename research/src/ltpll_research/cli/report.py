@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,15 @@ from ltpll.runs.run import Record, read_result
 from ltpll_research.records import finished_runs
 from ltpll_research.schema import check_record
 
+RunPaths = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files."),
+]
+
 
 def report(
     context: typer.Context,
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files."),
-    ],
+    paths: RunPaths,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("ltpll-report.html"),
     title: Annotated[
         str | None, typer.Option(help="The heading of the page.", show_default=False)
@@ -37,18 +40,23 @@ def report(
     from ltpll_research.report.study_page import write_page
 
     check_outputs(context, out, suffixes=PAGES, makes_folder=True)
-    unique = {record["key"]: record for path in paths for record in _records(path)}
-    for record in unique.values():
+    records = records_of(paths)
+    for record in records:
         check_record(record)
     compared = []
     if paper:
         from ltpll_research.paper.grid import Finished
         from ltpll_research.paper.layout import comparison_tables
 
-        seeds = 1 + max(record["config"]["seed"] for record in unique.values())
-        compared = comparison_tables(Finished(unique.values()), seeds)
-    write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
-    print_line(f"{counted(len(unique), 'run')}: {out.resolve()}")
+        seeds = 1 + max(record["config"]["seed"] for record in records)
+        compared = comparison_tables(Finished(records), seeds)
+    write_page(out, records, title=title or "Runs", intro=[], comparisons=compared)
+    print_line(f"{counted(len(records), 'run')}: {out.resolve()}")
+
+
+def records_of(paths: Sequence[Path]) -> list[Record]:
+    """The records of runs in these folders and files, each once."""
+    return list({record["key"]: record for path in paths for record in _records(path)}.values())
 
 
 def _records(path: Path) -> list[Record]:

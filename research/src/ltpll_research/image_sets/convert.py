@@ -38,6 +38,16 @@ IDX_FILES = {
 MAT_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}  # of SVHN
 
 
+def check_name(name: str) -> str:
+    """The name of a new set, which becomes that of its folder."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or name in IMAGE_SETS:
+        raise InputError(
+            f"An image set cannot be called {shown(name)}: choose another --name, of letters, digits "
+            "and -_., and not that of a published set."
+        )
+    return name
+
+
 def read_images(
     source: Path, name: str, *, side: int | None = None, test_share: float = 0.2, seed: int = 0
 ) -> ImageSet:
@@ -58,11 +68,6 @@ def read_images(
     Raises:
         InputError: The source is none of these, or is damaged.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or name in IMAGE_SETS:
-        raise InputError(
-            f"An image set cannot be called {shown(name)}: use letters, digits and -_., and not "
-            "the name of a published set."
-        )
     in_range(test_share, "The test share", 0, 1, above=True)
     if source.suffix == ".npz":
         return _of_arrays(name, *_read_archive(source))
@@ -102,7 +107,7 @@ def _of_arrays(name: str, arrays: Mapping[str, Array], classes: Sequence[str] = 
     if not (len(parts[1]) and len(parts[3])) or parts[0].shape[1:] != parts[2].shape[1:]:
         raise InputError(f"{name} needs training and test images, all of one size.")
     n_classes = 1 + int(max(parts[1].max(), parts[3].max()))
-    if classes and len(classes) < n_classes or n_classes > len(parts[1]):
+    if (classes and len(classes) < n_classes) or n_classes > len(parts[1]):
         raise InputError(f"{name} has the label {n_classes - 1}, which no class name fits.")
     return ImageSet(name, *parts, tuple(classes) or tuple(map(str, range(n_classes))))
 
@@ -298,7 +303,14 @@ def _rows_of_json(path: Path) -> list[Any]:
         if isinstance(content, dict):
             content = [content[str(row)] for row in range(len(content))]
         return list(content)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+        json.JSONDecodeError,
+    ) as error:
         raise InputError(
             f"{path} cannot be read as .npy, .npz or .json ({first_line(error)}); docs/benchmarks.md "
             "says how pickled labels are converted."

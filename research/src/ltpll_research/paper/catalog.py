@@ -85,10 +85,14 @@ def row_label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str])
 
 
 def column_label(column: Mapping[str, Any]) -> str:
-    parts = [DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")]
+    parts = [
+        DATA_NAMES.get(column["data"], column["data"]) + ("-NU" if column.get("superclass") else "")
+    ]
     for sign, key in (("ρ", "imbalance"), ("q", "ambiguity")):
         if key in column:
-            parts.append(f"{sign}={column[key]:g}")
+            parts.append(
+                f"{sign}={column[key] if column[key] == 'natural' else f'{column[key]:g}'}"
+            )
     if "figure" in column:
         parts.append(column["figure"].replace("balanced_accuracy", "overall"))
     return " ".join(parts)
