@@ -11,10 +11,9 @@ from ltpll_research.benchmark import FIRST_EDITION
 from ltpll_research.paper.catalog import ITEMS, Item, with_equal_lengths
 from ltpll_research.paper.compare import ComparedCell, compare
 from ltpll_research.paper.grid import Finished
-from ltpll_research.paper.layout import lay_out
+from ltpll_research.paper.layout import Comparison, ComparisonCell, lay_out
 from ltpll_research.paper.protocols import PROTOCOLS
 from ltpll_research.records import results_under
-from ltpll_research.summary import Comparison, ComparisonCell
 
 
 def drift_table() -> str:

@@ -151,34 +151,3 @@ def paired(row: Row, other: Row, read: Callable[[Record, str], float | None]) ->
 
     mine, others = by_seed(row), by_seed(other)
     return Figure.of(mine[seed] - others[seed] for seed in sorted(mine.keys() & others.keys()))
-
-
-@dataclass(frozen=True)
-class ComparisonCell:
-    """Our number beside another one, such as a paper's, as texts; empty without a number."""
-
-    ours: str
-    best: str  # ours at the best test epoch
-    other: str
-    difference: str
-    # In brackets: the number of our runs and how they were trained, where that differs.
-    note: str = ""
-    marked: bool = False  # whether the difference is large
-
-
-@dataclass(frozen=True)
-class ComparisonTable:
-    """A table of such cells: a label per column, and a label and the cells of every row."""
-
-    caption: str  # what all columns share
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[ComparisonCell]]]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Tables that compare our numbers with others, and a sentence on how ours were made."""
-
-    title: str
-    tables: Sequence[ComparisonTable]
-    note: str

@@ -8,7 +8,6 @@ from ltpll_research.cli.benchmark import benchmark
 from ltpll_research.cli.compare import compare
 from ltpll_research.cli.data import app as data_commands
 from ltpll_research.cli.probe import probe, tsne
-from ltpll_research.cli.report import report
 from ltpll_research.cli.reproduce import reproduce
 from ltpll_research.cli.studies import demo, toy
 from ltpll_research.cli.train import train
@@ -28,7 +27,6 @@ app.command(rich_help_panel=IMAGES)(train)
 app.command(rich_help_panel=IMAGES)(reproduce)
 app.add_typer(bench_commands, name="bench", rich_help_panel=IMAGES)
 app.command(rich_help_panel=INSPECT)(compare)
-app.command(rich_help_panel=INSPECT)(report)
 app.command(rich_help_panel=INSPECT)(probe)
 app.command(rich_help_panel=INSPECT)(tsne)
 

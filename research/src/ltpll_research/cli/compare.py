@@ -1,4 +1,4 @@
-"""The compare command: runs of several seeds as a table with paired differences, and a figure."""
+"""The compare command: runs of several seeds as tables with paired differences, page or picture."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.outputs import PICTURES, check_outputs
-from ltpll.formatting import counted
+from ltpll.cli.outputs import PAGES, PICTURES, check_outputs
+from ltpll.errors import InputError
+from ltpll.files import write_atomically
+from ltpll.runs.run import Record, read_result
+from ltpll.runs.schema import Kind, kind_of_run
 from ltpll_research.cli.options import output_option
-from ltpll_research.cli.report import RunPaths, records_of
+from ltpll_research.records import finished_runs
+from ltpll_research.schema import check_record
 
 if TYPE_CHECKING:
-    from ltpll.runs.run import Record
-    from ltpll_research.comparison import Problem
+    from ltpll_research.comparing.systems import Problem
+
+# With their deviations; those of the others would need a wide terminal.
+SPREAD = ("balanced", "accuracy", "recovered", "information")
 
 
 def compare(
     context: typer.Context,
-    paths: RunPaths,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files."),
+    ],
     against: Annotated[
         str | None,
         output_option(
@@ -29,18 +38,40 @@ def compare(
             show_default="the first without a rebalancer",
         ),
     ] = None,
-    out: Annotated[Path, output_option(help="Figure to write.")] = Path("ltpll-compare.png"),
+    out: Annotated[
+        Path, output_option(help="Page (.html) or figure (.png, .svg, .pdf) to write.")
+    ] = Path("ltpll-compare.html"),
+    title: Annotated[str, output_option(help="The heading of the page.")] = "Comparison",
 ) -> None:
     """Compare finished runs, of benchmarks or on tables: mean ± deviation over seeds, and paired.
 
     Runs that differ in their seed alone are one system.
     """
-    from ltpll_research.comparison import draw_comparison
+    from ltpll_research.comparing.page import write_page
+    from ltpll_research.comparing.pictures import draw_problems
 
-    check_outputs(context, out, suffixes=PICTURES, makes_folder=True)
-    problems = show_comparison(records_of(paths), against)
-    draw_comparison(problems, out)
-    print_line(f"Figure: {out.resolve()}")
+    check_outputs(context, out, suffixes=[*PAGES, *PICTURES], makes_folder=True)
+    records = {record["key"]: record for path in paths for record in _records(path)}
+    for record in records.values():
+        if kind_of_run(record["config"]) is not Kind.TABLE:
+            check_record(record)
+    problems = show_comparison(list(records.values()), against)
+    if out.suffix in PAGES:
+        write_page(out, problems, title=title)
+    else:
+        write_atomically(out, draw_problems(problems, out.suffix[1:]))
+    print_line(f"Written: {out.resolve()}")
+
+
+def _records(path: Path) -> list[Record]:
+    if not path.is_dir() or (path / "config.json").exists():
+        return [read_result(path)]
+    found = finished_runs(path)
+    if not found:
+        raise InputError(
+            f"There are no finished runs in {path}: give a run folder, or a folder of runs."
+        )
+    return found
 
 
 def show_comparison(records: Sequence[Record], against: str | None = None) -> Sequence[Problem]:
@@ -48,31 +79,27 @@ def show_comparison(records: Sequence[Record], against: str | None = None) -> Se
     from rich import box
     from rich.table import Table
 
-    from ltpll_research.comparison import compare_systems
+    from ltpll_research.comparing.systems import compare_systems
 
     problems = compare_systems(records, against)
     for problem in problems:
-        table = Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, title=problem.title, title_justify="left"
-        )
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("system", overflow="fold", min_width=16)
-        for heading in ("seeds", *problem.measures, f"gain over {problem.reference.label}"):
-            table.add_column(heading, justify="right")
+        same_n = len({system.row.n for system in problem.systems}) == 1
+        twice = {"best epoch"} | ({"accuracy"} if "balanced" in problem.measures else set())
+        shown = [one for one in problem.measures if one not in twice]
+        for heading in (*([] if same_n else ["seeds"]), *shown, "gain"):
+            table.add_column(heading, justify="right", no_wrap=True)
         for system in problem.systems:
-            figures = [system.figure(measure) for measure in problem.measures]
-            gain = "–"
-            if problem.measures and system is not problem.reference:
-                found = system.difference(problem.reference, problem.measures[0])
-                if found is not None:
-                    figure, error = found
-                    pairs = "" if figure.n == system.row.n else f" (n = {figure.n})"
-                    gain = f"{100 * figure.mean:+.1f} ± {100 * error:.1f}{pairs}"
-            shown = ["–" if figure is None else figure.percent() for figure in figures]
-            table.add_row(system.label, str(system.row.n), *shown, gain)
+            n = [] if same_n else [str(system.row.n)]
+            texts = [system.text(measure) for measure in shown]
+            brief = [
+                text if measure in SPREAD else text.split(" ")[0]
+                for measure, text in zip(shown, texts, strict=True)
+            ]
+            table.add_row(system.label, *n, *brief, problem.gain(system))
+        print_line(problem.title)
         console.print(table)
-    first = problems[0].measures[0] if problems[0].measures else "the first measure"
-    console.print(
-        f"{counted(len(records), 'run')}, last epoch: mean ± standard deviation over seeds. Last "
-        f"column: {first}, difference of runs with the same seed ± its standard error."
-    )
+    for note in dict.fromkeys(problem.note for problem in problems):
+        print_line(note)
     return problems

@@ -1,0 +1,71 @@
+"""Page: the comparison of runs as one HTML file that opens offline."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ltpll.formatting import format_duration
+from ltpll.report import templates
+from ltpll.runs.schema import Record
+from ltpll_research.comparing.pictures import draw_problems
+from ltpll_research.comparing.systems import Problem
+
+
+def write_page(
+    path: Path, problems: Sequence[Problem], *, title: str, intro: Sequence[str] = ()
+) -> None:
+    """Write the page of a comparison.
+
+    Args:
+        path: The file.
+        problems: What `compare_systems` found.
+        title: The heading of the page.
+        intro: Paragraphs below the heading.
+    """
+    found = [
+        one for problem in problems for system in problem.systems for one in system.row.records
+    ]
+    records = list({record["key"]: record for record in found}.values())
+    styles = [templates.read_asset(name, __package__) for name in ("page.css", "comparison.css")]
+    page = templates.render(
+        "comparison.html",
+        title=title,
+        styles=styles,
+        scripts=[],
+        package=__package__,
+        intro=intro,
+        measured=_measured(records),
+        problems=problems,
+        pictures_of=[base64.b64encode(draw_problems([one])).decode() for one in problems],
+        runs=[
+            (record["key"], templates.json_markup(_described(record), sort_keys=True))
+            for record in records
+        ],
+    )
+    templates.write(path, page)
+
+
+def _described(record: Record) -> dict[str, Any]:
+    return {name: record.get(name, {}) for name in ("config", "environment")}
+
+
+def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """What the figures were measured with; where runs differ, all their values."""
+    environments = [record.get("environment", {}) for record in records]
+
+    def distinct(name: str) -> str:
+        return " / ".join(dict.fromkeys(str(one[name]) for one in environments if name in one))
+
+    seconds = sum(record.get("seconds", 0) for record in records)
+    packages = ("ltpll", "torch", "numpy", "python")
+    facts = {
+        "Seeds": str(len({record["config"]["seed"] for record in records})),
+        "Runs": f"{len(records)}, {format_duration(seconds)} of training in total",
+        "Hardware": distinct("hardware") or distinct("device"),
+        "Versions": ", ".join(f"{name} {distinct(name)}" for name in packages if distinct(name)),
+        "Commit": distinct("commit"),
+    }
+    return [(name, value) for name, value in facts.items() if value]
