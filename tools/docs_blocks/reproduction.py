@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 
 from docs_blocks.common import ROOT, at_epochs, measured_on, table_head, table_row
+from docs_blocks.layout import Comparison, ComparisonCell, lay_out
 from docs_blocks.verdicts import compare_other_lengths, verdicts_markdown
 from ltpll_research.benchmark import FIRST_EDITION
 from ltpll_research.paper.catalog import ITEMS, Item, with_equal_lengths
 from ltpll_research.paper.compare import ComparedCell, compare
 from ltpll_research.paper.grid import Finished
-from ltpll_research.paper.layout import Comparison, ComparisonCell, lay_out
 from ltpll_research.paper.protocols import PROTOCOLS
 from ltpll_research.records import results_under
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -120,26 +119,6 @@ def _check_seeds(group: Sequence[Record]) -> None:
                 f"{seed}: leave one of them out."
             )
         seen[seed] = key
-
-
-def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
-    """The gain of a row over its method without rebalancing, in balanced accuracy.
-
-    It is measured at the last epoch. Runs are paired by seed, which cancels the variation that the
-    draw of data adds to both.
-
-    Returns:
-        The gain and its standard error; None if there is nothing to compare with, or only one seed.
-    """
-    setting = (row.method, row.extras, row.setting)
-    bare = [one for one in table if one.bare and (one.method, one.extras, one.setting) == setting]
-    if not bare or row.bare:
-        return None
-
-    figure = paired(row, bare[0], lambda record, key: record["last"][key]["balanced_accuracy"])
-    if figure is None or figure.std is None:
-        return None
-    return figure, figure.std / math.sqrt(figure.n)
 
 
 def paired(row: Row, other: Row, read: Callable[[Record, str], float | None]) -> Figure | None:

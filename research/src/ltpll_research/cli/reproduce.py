@@ -13,6 +13,7 @@ from rich.table import Table
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
+from ltpll.files import write_atomically
 from ltpll_research.cli.many_runs import name_of, train_missing
 from ltpll_research.cli.options import DataRoot, Device, Settings, output_option, training_option
 from ltpll_research.records import finished_runs
@@ -71,10 +72,11 @@ def reproduce(
     Rerun the command to resume. Several processes on one folder share the work.
     """
     from ltpll.validation import chosen_device
+    from ltpll_research.comparing.pictures import draw_problems
+    from ltpll_research.comparing.systems import compare_systems
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.catalog import ITEMS, find_item
     from ltpll_research.paper.compare import PARTS, WHAT
-    from ltpll_research.paper.figures import PLOTTERS, draw_figure
     from ltpll_research.paper.grid import Finished, experiments, parse_settings
 
     place = str(chosen_device(device))
@@ -126,9 +128,12 @@ def reproduce(
             load_image_set(data, data_root, mmap=True)  # a missing one fails here once, not per run
         failed = train_missing(missing, out, data_root, device=place)
         finished = Finished.under(*folders)
-    if item.name in PLOTTERS and draw_figure(item, finished, protocol, picture):
+    is_figure = item.where.startswith("Figure")
+    records = finished.newest(wanted) if is_figure else []
+    if records:
+        write_atomically(picture, draw_problems(compare_systems(records)))
         print_line(f"Figure: {picture.resolve()}")
-    if item.name not in PLOTTERS or item.name == "ablation-m":
+    if not is_figure or item.name == "ablation-m":
         _show_table(item, finished, seeds, protocol, chosen)
     if protocol:
         settings = ", ".join(f"{key} = {value}" for key, value in protocol.items())

@@ -14,13 +14,15 @@ from ltpll_research.comparing.pictures import draw_problems
 from ltpll_research.comparing.systems import Problem
 
 
-def write_page(
-    path: Path, problems: Sequence[Problem], *, title: str, intro: Sequence[str] = ()
-) -> None:
-    """Write the page of a comparison.
+def write_page(path: Path, problems: Sequence[Problem], **contents: Any) -> None:
+    """Write the page that `render_page` renders."""
+    templates.write(path, render_page(problems, **contents))
+
+
+def render_page(problems: Sequence[Problem], *, title: str, intro: Sequence[str] = ()) -> str:
+    """Render a comparison as HTML.
 
     Args:
-        path: The file.
         problems: What `compare_systems` found.
         title: The heading of the page.
         intro: Paragraphs below the heading.
@@ -30,7 +32,7 @@ def write_page(
     ]
     records = list({record["key"]: record for record in found}.values())
     styles = [templates.read_asset(name, __package__) for name in ("page.css", "comparison.css")]
-    page = templates.render(
+    return templates.render(
         "comparison.html",
         title=title,
         styles=styles,
@@ -45,7 +47,6 @@ def write_page(
             for record in records
         ],
     )
-    templates.write(path, page)
 
 
 def _described(record: Record) -> dict[str, Any]:

@@ -20,9 +20,13 @@ CURVES: dict[str, Lists] = {
     "labels recovered (%)": lambda one, row: (
         one["curves"].get("target_recovery") if row == "test" else None
     ),
+    "distance of the estimated prior to the class frequencies (1/100)": lambda one, row: (
+        one["curves"].get("prior_distance") if row == "test" else None
+    ),
 }
 BY_CLASS: dict[str, Lists] = {
     "test accuracy by class (%)": lambda one, row: one["last"][row].get("per_class"),
+    "average prediction by class (%)": lambda one, row: one["last"][row].get("mean_prediction"),
     "class prior that training estimates (%)": lambda one, row: (
         one["last"].get("prior") if row == "test" else None
     ),
