@@ -76,4 +76,7 @@ def train(
     for number, (folder, job) in enumerate(zip(folders, jobs, strict=True), 1):
         print_line(f"[{number}/{len(jobs)}] {folder.name}")
         train_job(job, folder, fresh=fresh)
-    show_comparison([Run.open(folder).result() for folder in folders])
+    try:
+        show_comparison([Run.open(folder).result() for folder in folders])
+    except InputError as error:  # the runs are good for all that
+        print_line(str(error))
