@@ -41,7 +41,7 @@ def likely_labels(
     """
     digest = hashlib.sha256(f"{RECIPE} {x.shape} {n_classes}".encode())
     for array in (x, y):
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     path = cache_folder("LTPLL_CACHE") / "likely-labels" / f"{digest.hexdigest()[:16]}.npy"
     if path.is_file():
         kept: npt.NDArray[np.float32] = np.load(path, allow_pickle=False)

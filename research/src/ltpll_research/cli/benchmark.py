@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ltpll_research.cli.options as opt
-from ltpll.cli.console import console, print_line
+from ltpll.cli.console import print_line
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.runs.run import Record, Run
@@ -159,15 +159,19 @@ def benchmark(
         "imbalance": imbalance,
         "ambiguity": ambiguity,
         "sets": sets,
-        "superclass": None if superclass is None else str(superclass).lower(),
-        "within_superclass": None if within_superclass is None else str(within_superclass).lower(),
+        "superclass": superclass,
+        "within_superclass": within_superclass,
         "method": method,
         "rebalancer": rebalancer,
         "extras": ",".join(extra) if extra else None,
         "epochs": epochs,
         "seed": seed,
     }
-    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    words = [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in given.items()
+        if value is not None
+    ]
     fixed = {} if config is None else read_file(config)
     fixed |= {} if data is None else {"data": data}
     if isinstance(name := fixed.get("data"), str):
@@ -181,6 +185,8 @@ def benchmark(
             if chosen.get("schedule", "step") != "step":
                 settings.pop("milestones", None)  # of the file's schedule, which is replaced
             wanted.append(Experiment.from_mapping(with_recipe(recipe, settings | chosen)))
+        if len({one.data for one in wanted}) > 1:
+            raise InputError("There are several image sets: give one, as the argument.")
         images = load_image_set(wanted[0].data, data_root)
         wanted = [replace(one, content=images.content) for one in wanted]
         how = {"measure_every": measure_every, "on_nan": on_nan, "threads": threads or "auto"}
@@ -257,28 +263,19 @@ def _train_many(
 def _print_result(run: Run) -> None:
     result: Record = run.result()
     check_record(result)
-    for row in ("test", *result.get("posthoc", ())):
-        last, best = result["last"][row], result["best"][row]
-        name = result["config"]["rebalancer"] if row == "test" else row
-        console.print(
-            f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
-            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, "
-            "chosen on the test set)"
+    show_comparison([result])
+    if chosen := result.get("chosen"):
+        print_line(
+            f"Chosen without true labels: {chosen['test']['balanced_accuracy']:.2%} at epoch "
+            f"{chosen['epoch']}"
         )
-        if chosen := result.get("chosen"):
-            console.print(
-                f"{name}: {chosen[row]['balanced_accuracy']:.2%} at epoch {chosen['epoch']}, chosen "
-                "without true labels"
-            )
     if result.get("skipped"):
-        console.print(
+        print_line(
             "Batches that were skipped because their loss, outputs or gradients were not finite: "
             f"{result['skipped']}"
         )
-    if result["last"].get("target_recovery") is not None:
-        console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     speed = result.get("views_per_second", "?")
-    console.print(
+    print_line(
         f"{result.get('seconds', 0):.0f} s in epochs, {speed} views/s in the median epoch, without "
         "evaluation"
     )

@@ -86,7 +86,9 @@ def show_comparison(records: Sequence[Record], against: str | None = None) -> Se
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("system", overflow="fold", min_width=16)
         same_n = len({system.row.n for system in problem.systems}) == 1
-        twice = {"best epoch"} | ({"accuracy"} if "balanced" in problem.measures else set())
+        several = len(records) > 1  # a single run has room for its best epoch
+        twice = {"accuracy"} if "balanced" in problem.measures else set()
+        twice |= {"best epoch"} if several else set()
         shown = [one for one in problem.measures if one not in twice]
         for heading in (*([] if same_n else ["seeds"]), *shown, "gain"):
             table.add_column(heading, justify="right", no_wrap=True)

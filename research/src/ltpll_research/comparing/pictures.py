@@ -12,6 +12,7 @@ from ltpll_research.comparing.systems import MEASURES, WORDS, Problem, System
 from ltpll_research.summary import Figure
 
 MOST_TICKS = 30
+SNAPSHOTS = 2  # of the course of training, beside the last epoch
 
 # What a record holds of each epoch or class, if anything, for a row such as "test".
 Lists = Callable[[Record, str], Sequence[float | None] | None]
@@ -26,7 +27,9 @@ CURVES: dict[str, Lists] = {
 }
 BY_CLASS: dict[str, Lists] = {
     "test accuracy by class (%)": lambda one, row: one["last"][row].get("per_class"),
-    "average prediction by class (%)": lambda one, row: one["last"][row].get("mean_prediction"),
+    "average prediction by class after the last epoch (%)": lambda one, row: one["last"][row].get(
+        "mean_prediction"
+    ),
     "class prior that training estimates (%)": lambda one, row: (
         one["last"].get("prior") if row == "test" else None
     ),
@@ -87,8 +90,26 @@ Line = tuple[int, Sequence[Any], Sequence[Figure | None]]  # number of a system,
 def _panels(problem: Problem) -> list[tuple[str, list[Line]]]:
     """The plots that the records of a problem have data for."""
     found = [(what, _over_epochs(problem.systems, read)) for what, read in CURVES.items()]
-    found += [(what, _over_classes(problem.systems, read)) for what, read in BY_CLASS.items()]
+    by_class = BY_CLASS | _during_training(problem)
+    found += [(what, _over_classes(problem.systems, read)) for what, read in by_class.items()]
     return [(what, lines) for what, lines in found if lines]
+
+
+def _during_training(problem: Problem) -> dict[str, Lists]:
+    """The average prediction at epochs that all records keep, as in Figure 1 of the paper."""
+    records = [one for system in problem.systems for one in system.row.records]
+    kept = [set(one.get("snapshots", {}).get("epoch", ())) for one in records]
+    shared = sorted(set.intersection(*kept))[:-1]  # the last is that of the last epoch
+    chosen = shared[:: math.ceil(len(shared) / SNAPSHOTS) or 1]
+
+    def at(epoch: int) -> Lists:
+        def read(one: Record, row: str) -> Sequence[float | None] | None:
+            found = one["snapshots"]["mean_prediction"].get(row)
+            return None if found is None else found[one["snapshots"]["epoch"].index(epoch)]
+
+        return read
+
+    return {f"average prediction by class after epoch {epoch} (%)": at(epoch) for epoch in chosen}
 
 
 def _over_epochs(systems: Sequence[System], read: Lists) -> list[Line]:

@@ -6,10 +6,11 @@ import gzip
 import json
 import math
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from ltpll.validation import in_range
 from ltpll_research.image_sets.prepared import IMAGE_SETS, ImageSet, as_rgb
 
 Array = npt.NDArray[Any]
-Combine = Literal["union", "largest"]
+COMBINE = ("union", "largest")
 TEST_FOLDERS = ("test", "val", "valid", "validation")  # the first of them that a folder has is used
 # Of the files of MNIST, Fashion-MNIST and KMNIST, by what they hold.
 IDX_FILES = {
@@ -51,12 +52,10 @@ def check_name(name: str) -> str:
 def read_images(
     source: Path, name: str, *, side: int | None = None, test_share: float = 0.2, seed: int = 0
 ) -> ImageSet:
-    """Read images and labels in one of the formats that docs/benchmarks.md lists.
+    """Read images and labels.
 
     Args:
-        source: A folder of one folder per class, perhaps in `train` and `test`, and in folders of
-            superclasses; a folder with the idx files of MNIST and its successors, or with the .mat
-            files of SVHN; or an .npz archive with the arrays of both splits.
+        source: One of the formats that docs/benchmarks.md lists.
         name: The name of the set.
         side: Pictures in folders are scaled to squares of so many pixels; 32, 64 or 128 by default.
         test_share: The share of each class that is held out where there is no test split.
@@ -92,7 +91,7 @@ def _matching_files(folder: Path, patterns: Mapping[str, str]) -> dict[str, Path
 
 def _of_arrays(name: str, arrays: Mapping[str, Array], classes: Sequence[str] = ()) -> ImageSet:
     """The set of these arrays, checked; without names, classes are called by their numbers."""
-    parts = []
+    parts: list[Array] = []
     for split in ("train", "test"):
         x, y = as_rgb(arrays[f"x_{split}"]), np.asarray(arrays[f"y_{split}"])
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -109,7 +108,9 @@ def _of_arrays(name: str, arrays: Mapping[str, Array], classes: Sequence[str] = 
     n_classes = 1 + int(max(parts[1].max(), parts[3].max()))
     if (classes and len(classes) < n_classes) or n_classes > len(parts[1]):
         raise InputError(f"{name} has the label {n_classes - 1}, which no class name fits.")
-    return ImageSet(name, *parts, tuple(classes) or tuple(map(str, range(n_classes))))
+    x, y, x_test, y_test = parts
+    names = tuple(classes) or tuple(map(str, range(n_classes)))
+    return ImageSet(name, x, y, x_test, y_test, names)
 
 
 # ---- folders of pictures -------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def _array_names(path: Path) -> list[str]:
 
     def choose(stored: Sequence[str]) -> str:
         names.extend(stored)
-        return stored[0]
+        return max(stored)  # such as y_train, which is smaller than the images
 
     read_array(path, choose)
     return names
@@ -196,7 +197,7 @@ def _read_idx(path: Path) -> Array:
             check_expansion(path, path.stat().st_size, math.prod(shape))
             values = np.frombuffer(file.read(math.prod(shape) + 1), np.uint8)
         return values.reshape(shape)
-    except (OSError, EOFError, ValueError, IndexError, gzip.zlib.error) as error:
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise InputError(f"{path} is not an idx file ({first_line(error)}).") from None
 
 
@@ -215,20 +216,11 @@ def _read_svhn(files: Mapping[str, Path]) -> dict[str, Array]:
 # ---- sets of candidates --------------------------------------------------------------------------
 
 
-def with_labels_of_people(images: ImageSet, path: Path, combine: Combine = "union") -> ImageSet:
+def with_labels_of_people(images: ImageSet, path: Path, combine: str = "union") -> ImageSet:
     """Give an image set candidate sets that people made.
 
-    Args:
-        images: The image set.
-        path: An .npy or .npz file, or .json: see `read_sets`.
-        combine: What several people's sets become.
-
-    Returns:
-        The image set with these sets. Labels for as many images as the test split has, such as
-        those of CIFAR-10H, exchange the splits.
-
-    Raises:
-        InputError: The file cannot be read, or does not fit the images.
+    The file is one of those that `read_sets` reads. Labels for as many images as the test split
+    has, such as those of CIFAR-10H, exchange the splits. An InputError if they do not fit.
     """
     if path.suffix == ".npz" and "clean_label" in _array_names(path):
         truth = _array(path, "clean_label")
@@ -239,12 +231,8 @@ def with_labels_of_people(images: ImageSet, path: Path, combine: Combine = "unio
             )
     sets = read_sets(path, images.classes, combine)
     if len(sets) == len(images.y_test) != len(images.y_train):
-        images = images._replace(
-            x_train=images.x_test,
-            y_train=images.y_test,
-            x_test=images.x_train,
-            y_test=images.y_train,
-        )
+        x, y, x_test, y_test = images[3], images[4], images[1], images[2]
+        images = images._replace(x_train=x, y_train=y, x_test=x_test, y_test=y_test)
     if len(sets) != len(images.y_train):
         raise InputError(
             f"{path} has {counted(len(sets), 'set')}, but {images.name} has "
@@ -253,7 +241,7 @@ def with_labels_of_people(images: ImageSet, path: Path, combine: Combine = "unio
     return images._replace(candidates=sets)
 
 
-def read_sets(path: Path, classes: Sequence[str], combine: Combine = "union") -> Candidates:
+def read_sets(path: Path, classes: Sequence[str], combine: str = "union") -> Candidates:
     """Read candidate sets from what several people said about each image.
 
     A matrix with a column per class has sets where it is positive (0/1, votes of CIFAR-10H, or
@@ -269,6 +257,8 @@ def read_sets(path: Path, classes: Sequence[str], combine: Combine = "union") ->
     Raises:
         InputError: The file cannot be read, or holds something else.
     """
+    if combine not in COMBINE:
+        raise InputError(f"Sets cannot be combined by {shown(combine)}: choose union or largest.")
     if path.suffix in (".npy", ".npz"):
         names = _array_names(path) if path.suffix == ".npz" else [""]
         people = [one for one in names if re.fullmatch(r"random_label\d+|noisy_label", one)]
@@ -282,19 +272,16 @@ def read_sets(path: Path, classes: Sequence[str], combine: Combine = "union") ->
     else:
         rows = _rows_of_json(path)
     try:
-        chosen = [
-            sorted({int(one) for own in row for one in own})
-            if combine == "union"
-            else sorted({int(one) for one in max(row, key=len)})
-            for row in rows
-        ]
+        if combine == "largest":
+            rows = [[max(row, key=len)] for row in rows]
+        chosen = [sorted({int(one) for own in row for one in own}) for row in rows]
         offsets = np.cumsum([0, *map(len, chosen)])
         labels = np.asarray([one for row in chosen for one in row], dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"{path} does not hold lists of class numbers for each person and image."
         ) from None
-    return Candidates.from_flat(offsets, labels, len(classes), classes)
+    return Candidates.from_flat(offsets, labels, len(classes), tuple(classes))
 
 
 def _rows_of_json(path: Path) -> list[Any]:

@@ -91,16 +91,10 @@ def prepare_image_set(
     root: str | Path | None = None,
     archives: Sequence[str | Path] = (),
 ) -> Path:
-    """Convert the published archives of an image set into arrays under the data root.
+    """Convert the published archives of cifar10, cifar100 or voc2007 into arrays in a folder.
 
-    Args:
-        name: cifar10, cifar100 or voc2007.
-        root: The data root; `data_root()` by default.
-        archives: Published archives that are already on disk, recognised by their checksums; the
-            others are downloaded to `downloads` under the data root.
-
-    Returns:
-        The folder of the prepared set.
+    Archives that are already on disk are recognised by their checksums; the others are downloaded
+    to `downloads` under the data root.
 
     Raises:
         UnknownNameError: If there is no image set of this name.
@@ -262,7 +256,7 @@ def content_hash(images: ImageSet) -> str:
     arrays += [] if sets is None else [sets.offsets.cpu().numpy(), sets.labels.cpu().numpy()]
     digest = hashlib.sha256(repr((images.classes, [one.shape for one in arrays])).encode())
     for array in arrays:
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
