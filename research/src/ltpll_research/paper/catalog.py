@@ -176,7 +176,7 @@ BY_AMBIGUITY = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 
 PROBED = "ltpll-research probe RUN, for the runs of average-prediction"
 DRAWN = "ltpll-research tsne RUN, for proden's runs of the main table at q=0.5"
 # Name, place, title, columns, method and rows of what the runs show by themselves or, for others,
-# the command that shows it. The paper does not name the method of Figure 6a.
+# the command that shows it. The caption of Figure 6a names both CORR and PRODEN.
 FIGURES: tuple[tuple[Any, ...], ...] = (
     ("average-prediction", "Figure 1", "Average prediction during training", [CIFAR100], "proden"),
     ("prior", "Figure 3", "The estimated prior and its distance from the truth", [LOWER], "corr"),
@@ -185,7 +185,7 @@ FIGURES: tuple[tuple[Any, ...], ...] = (
     (
         "linear-probing",
         "Figure 6a",
-        "Linear probing of PRODEN, our choice",
+        "Linear probing (PRODEN is our choice)",
         [CIFAR100],
         "proden",
         PROBED,
