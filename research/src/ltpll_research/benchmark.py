@@ -255,7 +255,7 @@ class Problem:
 
 
 def draw_problem(experiment: Experiment, images: ImageSet, device: str = "auto") -> Problem:
-    """Draw the long-tailed training set and its candidate sets.
+    """Draw the long-tailed training set and its candidate sets, and take the test images.
 
     The subset, the candidates and the training have separate seeds, all derived from the
     experiment's seed. An image set that has candidate sets of its own (voc2007) is used whole,
@@ -266,12 +266,8 @@ def draw_problem(experiment: Experiment, images: ImageSet, device: str = "auto")
         images: The image set that the experiment names, from `load_image_set`.
         device: Where the network for `sets="instance"` is trained.
 
-    Returns:
-        The training images with their candidate sets and true labels, and the test images.
-
     Raises:
-        InputError: If the experiment needs superclasses or the authors' draw, and the image set has
-            no superclasses or is incomplete.
+        InputError: If the image set lacks what the experiment needs, such as superclasses.
     """
     seeds = seed_streams(experiment.seed)
     if experiment.content not in ("", images.content):

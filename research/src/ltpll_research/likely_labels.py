@@ -30,14 +30,8 @@ def likely_labels(
     folder (LTPLL_CACHE), under a hash of them. Another device gives slightly other figures, so
     copy the file where several machines are to draw the same sets.
 
-    Args:
-        x: Images, (N, H, W, 3).
-        y: Their true labels.
-        n_classes: The number of classes.
-        device: "cpu", "cuda" or "auto".
-
     Returns:
-        (N, C) probabilities.
+        (N, C) probabilities for the images x, (N, H, W, 3), and their true labels y.
     """
     digest = hashlib.sha256(f"{RECIPE} {x.shape} {n_classes}".encode())
     for array in (x, y):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -151,7 +150,8 @@ def benchmark(
     and compare them. Rerun the command to resume.
     """
     from ltpll.cli.progress import torchrun_processes
-    from ltpll_research.benchmark import Experiment, with_recipe
+    from ltpll_research.benchmark import Experiment, experiment_run, with_recipe
+    from ltpll_research.cli.many_runs import train_missing
     from ltpll_research.image_sets.prepared import folder_of_image_set, load_image_set
     from ltpll_research.paper.grid import parse_grid
 
@@ -198,7 +198,16 @@ def benchmark(
                 "torchrun shares one training run among processes: give every setting one value."
             )
         else:
-            _train_many(wanted, data_root, out, tensorboard=tensorboard, fresh=fresh, how=how)
+            runs = [experiment_run(out, experiment) for experiment in wanted]
+            for run in runs if fresh else ():
+                run.delete_run()
+            missing = [one for one, run in zip(wanted, runs, strict=True) if not run.done]
+            print_line(f"{len(runs) - len(missing)} of {counted(len(runs), 'run')} done.")
+            failed = train_missing(missing, out, data_root, tensorboard=tensorboard, **how)
+            show_comparison([run.result() for run in runs if run.done])
+            if failed:
+                print_line(f"{failed} runs failed. Rerun the command to try them again.")
+                raise typer.Exit(1)
 
 
 def _train_one(
@@ -232,32 +241,6 @@ def _train_one(
             train(run, images, callbacks=[progress, *events], **how)
         world.wait_for_all()
     _print_result(run)
-
-
-def _train_many(
-    wanted: Sequence[Experiment],
-    data_root: Path | None,
-    out: Path,
-    *,
-    tensorboard: bool,
-    fresh: bool,
-    how: dict[str, Any],
-) -> None:
-    """Train experiments one after another, and compare those that are finished."""
-    from ltpll_research.benchmark import experiment_run
-    from ltpll_research.cli.many_runs import train_missing
-
-    runs = [experiment_run(out, experiment) for experiment in wanted]
-    for run in runs:
-        if fresh:
-            run.delete_run()
-    missing = [one for one, run in zip(wanted, runs, strict=True) if not run.done]
-    print_line(f"{len(runs) - len(missing)} of {counted(len(runs), 'run')} done.")
-    failed = train_missing(missing, out, data_root, tensorboard=tensorboard, **how)
-    show_comparison([run.result() for run in runs if run.done])
-    if failed:
-        print_line(f"{failed} of {len(missing)} runs failed. Rerun the command to try them again.")
-        raise typer.Exit(1)
 
 
 def _print_result(run: Run) -> None:

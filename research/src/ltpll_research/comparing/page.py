@@ -20,13 +20,7 @@ def write_page(path: Path, problems: Sequence[Problem], **contents: Any) -> None
 
 
 def render_page(problems: Sequence[Problem], *, title: str, intro: Sequence[str] = ()) -> str:
-    """Render a comparison as HTML.
-
-    Args:
-        problems: What `compare_systems` found.
-        title: The heading of the page.
-        intro: Paragraphs below the heading.
-    """
+    """Render what `compare_systems` found as HTML, with paragraphs below the title."""
     found = [
         one for problem in problems for system in problem.systems for one in system.row.records
     ]

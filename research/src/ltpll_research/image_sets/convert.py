@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import re
 import zlib
@@ -50,7 +49,7 @@ def check_name(name: str) -> str:
 
 
 def read_images(
-    source: Path, name: str, *, side: int | None = None, test_share: float = 0.2, seed: int = 0
+    source: Path, name: str, *, side: int | None = None, test_share: float = 0.2
 ) -> ImageSet:
     """Read images and labels.
 
@@ -59,7 +58,6 @@ def read_images(
         name: The name of the set.
         side: Pictures in folders are scaled to squares of so many pixels; 32, 64 or 128 by default.
         test_share: The share of each class that is held out where there is no test split.
-        seed: Draws these.
 
     Returns:
         The image set; grey images have three equal channels.
@@ -76,7 +74,7 @@ def read_images(
         return _of_arrays(name, {key: _read_idx(path) for key, path in idx.items()})
     if mat := _matching_files(source, {key: re.escape(one) for key, one in MAT_FILES.items()}):
         return _of_arrays(name, _read_svhn(mat))
-    return _read_class_folders(source, name, side, test_share, seed)
+    return _read_class_folders(source, name, side, test_share)
 
 
 def _matching_files(folder: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
@@ -116,9 +114,7 @@ def _of_arrays(name: str, arrays: Mapping[str, Array], classes: Sequence[str] = 
 # ---- folders of pictures -------------------------------------------------------------------------
 
 
-def _read_class_folders(
-    source: Path, name: str, side: int | None, test_share: float, seed: int
-) -> ImageSet:
+def _read_class_folders(source: Path, name: str, side: int | None, test_share: float) -> ImageSet:
     paths = list_pictures(source)
     folders = [PurePosixPath(path).parts[:-1] for path in paths]
     first = {parts[0].lower() for parts in folders if parts}
@@ -136,7 +132,7 @@ def _read_class_folders(
         )
     classes, y = np.unique([parts[-1] for parts in folders], return_inverse=True)
     if not has_splits:
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         is_test = np.zeros(len(y), dtype=bool)
         for c in range(len(classes)):
             rows = rng.permutation(np.flatnonzero(y == c))

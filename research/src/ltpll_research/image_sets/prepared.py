@@ -188,15 +188,9 @@ def _sha256(path: Path) -> str:
 
 
 def load_image_set(name: str, root: str | Path | None = None, *, mmap: bool = False) -> ImageSet:
-    """Load a prepared image set.
+    """Load an image set by name (cifar10, cifar100, voc2007 or a converted one), or from its folder.
 
-    Args:
-        name: cifar10, cifar100 or voc2007, the name of a converted set, or the folder of a set.
-        root: The data root; `data_root()` by default.
-        mmap: Whether to memory-map the images instead of reading them.
-
-    Returns:
-        The arrays of the set.
+    With `mmap`, images are mapped instead of read.
 
     Raises:
         UnknownNameError: If there is no image set of this name.
