@@ -286,14 +286,7 @@ def _rows_of_json(path: Path) -> list[Any]:
         if isinstance(content, dict):
             content = [content[str(row)] for row in range(len(content))]
         return list(content)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-        json.JSONDecodeError,
-    ) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path} cannot be read as .npy, .npz or .json ({first_line(error)}); docs/benchmarks.md "
             "says how pickled labels are converted."
