@@ -727,3 +727,21 @@ def test_a_folder_and_several_values_train_every_combination_and_compare_them(ro
     assert re.search(r"proden \+ records +\d+\.\d ± ", result.stdout)
     again = research("benchmark", folder, *grid, *small, *settings, cwd=tmp_path)
     assert "4 of 4 runs done" in again.stdout
+
+
+def test_another_papers_protocol_trains_any_image_set_and_is_shortened_as_a_whole(root, tmp_path):
+    small = [
+        "--imbalance",
+        "4",
+        "--epochs",
+        "8",
+        "--set",
+        "width=2 batch_size=16",
+        "--device",
+        "cpu",
+    ]
+    words = ["--recipe", "htc", "--method", "proden", *small, "--data-root", root]
+    result = research("benchmark", "cifar10", *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
+    assert (made["milestones"], made["schedule"], made["views"]) == ([7], "step", "flip-crop")

@@ -72,9 +72,9 @@ def benchmark(
     recipe: Annotated[
         str,
         opt.part_option(
-            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, "
-            "mixup, balanced head, flip-crop, lr 0.03, 200 epochs). A config file and other "
-            "options override them."
+            help="Defaults of all settings: paper (the RECORDS paper's protocol), best (anchor, "
+            "mixup, balanced head, flip-crop, lr 0.03, 200 epochs), or another paper's protocol, "
+            "such as solar or htc. A config file and other options override them."
         ),
     ] = "paper",
     method: Annotated[
@@ -153,25 +153,22 @@ def benchmark(
     from ltpll_research.benchmark import Experiment, experiment_run, with_recipe
     from ltpll_research.cli.many_runs import train_missing
     from ltpll_research.image_sets.prepared import folder_of_image_set, load_image_set
-    from ltpll_research.paper.grid import parse_grid
+    from ltpll_research.paper.grid import parse_grid, with_protocol
+    from ltpll_research.paper.protocols import PROTOCOLS
 
     given = {
         "imbalance": imbalance,
         "ambiguity": ambiguity,
         "sets": sets,
-        "superclass": superclass,
-        "within_superclass": within_superclass,
+        "superclass": None if superclass is None else str(superclass).lower(),
+        "within_superclass": "true" if within_superclass else None,
         "method": method,
         "rebalancer": rebalancer,
         "extras": ",".join(extra) if extra else None,
         "epochs": epochs,
         "seed": seed,
     }
-    words = [
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in given.items()
-        if value is not None
-    ]
+    words = [f"{name}={one}" for name, one in given.items() if one is not None]
     fixed = {} if config is None else read_file(config)
     fixed |= {} if data is None else {"data": data}
     if isinstance(name := fixed.get("data"), str):
@@ -184,7 +181,14 @@ def benchmark(
             settings = dict(fixed)
             if chosen.get("schedule", "step") != "step":
                 settings.pop("milestones", None)  # of the file's schedule, which is replaced
-            wanted.append(Experiment.from_mapping(with_recipe(recipe, settings | chosen)))
+            settings |= chosen
+            if recipe in PROTOCOLS:  # as the paper of a method trains it, and shorter if asked to
+                usual = {"method": settings.get("method", Experiment.method)}
+                usual |= PROTOCOLS[recipe].settings_for(settings.get("data", ""))
+                settings = with_protocol(usual, settings)
+            else:
+                settings = with_recipe(recipe, settings)
+            wanted.append(Experiment.from_mapping(settings))
         if len({one.data for one in wanted}) > 1:
             raise InputError("There are several image sets: give one, as the argument.")
         images = load_image_set(wanted[0].data, data_root)

@@ -55,9 +55,8 @@ def name_of(experiment: Experiment) -> str:
     words = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
     words += "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
     said = {*setting, "content", "method", "rebalancer", "extras", "options", "precision", "seed"}
-    said.add("milestones")
     for one in fields(experiment):
         value = getattr(experiment, one.name)
-        if one.name not in said and value != one.default:
+        if one.name not in said | {"milestones"} and value != one.default:
             words += f", {one.name} {value}"
     return f"{column_label(setting)}, {words}, seed {experiment.seed}"

@@ -46,8 +46,7 @@ def train(
 ) -> None:
     """Train on a table once per seed and combination of settings, as `ltpll train` does.
 
-    All runs share one process, which saves the start of Python for each. Rerun the command to
-    resume.
+    Rerun the command to resume.
     """
     from ltpll_research.paper.grid import numbers_of
 

@@ -37,14 +37,10 @@ def render_page(problems: Sequence[Problem], *, title: str, intro: Sequence[str]
         problems=problems,
         pictures_of=[base64.b64encode(draw_problems([one])).decode() for one in problems],
         runs=[
-            (record["key"], templates.json_markup(_described(record), sort_keys=True))
+            (record["key"], templates.json_markup([record["config"], record.get("environment")]))
             for record in records
         ],
     )
-
-
-def _described(record: Record) -> dict[str, Any]:
-    return {name: record.get(name, {}) for name in ("config", "environment")}
 
 
 def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ CURVES: dict[str, Lists] = {
     "labels recovered (%)": lambda one, row: (
         one["curves"].get("target_recovery") if row == "test" else None
     ),
-    "distance of the estimated prior to the class frequencies (1/100)": lambda one, row: (
+    "distance of the prior from the class frequencies (%)": lambda one, row: (
         one["curves"].get("prior_distance") if row == "test" else None
     ),
 }

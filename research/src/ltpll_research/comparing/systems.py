@@ -62,7 +62,7 @@ WORDS = {
     "best epoch": "that of the best epoch, which is chosen on the test set",
     "many": "test accuracy of classes with many, medium or few training examples",
     "accuracy": "plain test accuracy",
-    "recovered": "training rows whose label is the true one",
+    "recovered": "training rows with the true label",
     "information": "set information in 1/100 nat",
 }
 

@@ -37,11 +37,16 @@ def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Ex
 
     Another number of epochs shortens the whole protocol, see `shortened`.
     """
+    return Experiment.from_mapping({**with_protocol(setting, changes), "seed": seed})
+
+
+def with_protocol(setting: Setting, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a protocol with these changes."""
     if "epochs" in changes:
         setting = shortened(setting, changes["epochs"])
     if changes.get("schedule", "step") != "step":
         setting = {name: value for name, value in setting.items() if name != "milestones"}
-    return Experiment.from_mapping({**setting, **changes, "seed": seed})
+    return {**setting, **changes}
 
 
 def shortened(setting: Setting, epochs: int) -> Setting:
