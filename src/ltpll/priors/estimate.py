@@ -21,7 +21,7 @@ from ltpll.priors.distinct_sets import (
     em_deviation,
     em_prior,
 )
-from ltpll.priors.grouping import Clusters, groups_of_each_set
+from ltpll.priors.grouping import Clusters
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.validation import in_range
 
@@ -183,7 +183,8 @@ def estimate_prior(
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
     em_noise = _em_deviation(sets, em, odds)
-    single = groups_of_each_set(sets, np.ones(len(sets.counts), dtype=np.int64))
+    every = np.arange(len(sets.counts))
+    single = Clusters(sets.sizes, np.ones_like(every), every, sets.counts)  # each row by itself
     average_noise = _average_deviation(sets, decision.clusters or single)
     rule: str = how
     if how == "auto":

@@ -31,11 +31,9 @@ from scipy.special import bdtr, chdtrc  # scipy.stats would take a second to imp
 from ltpll.priors.distinct_sets import DistinctSets
 from ltpll.priors.grouping import (
     Clusters,
-    counts_test,
     given_groups,
     order_test,
     runs_of_equal_sets,
-    typical_groups,
 )
 
 Array = npt.NDArray[np.float64]
@@ -80,8 +78,8 @@ class Decision:
 def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = None) -> Decision:
     """Decide how the sets arose.
 
-    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean
-    co-occurrence. Otherwise wrong labels are independent unless one of three tests rejects that.
+    Groups that share their sets, given or visible in the order of the rows, mean co-occurrence.
+    Otherwise wrong labels are independent unless one of three tests rejects that.
     """
     if (sets.sizes == 1).all():
         return Decision("known", "every set has a single label, so the class counts are known", [])
@@ -95,8 +93,9 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
             return Decision("co-occurrence", told, evidence, clusters)
     grouped = _find_groups(sets, evidence)
     rejected, testable = _test_independence(sets, evidence)
-    if grouped is not None:
-        return Decision("co-occurrence", told + grouped[0], evidence, grouped[1])
+    if grouped:
+        because = told + "neighbouring rows share their sets, in runs with rows for all labels"
+        return Decision("co-occurrence", because, evidence, runs_of_equal_sets(sets))
     if rejected:
         hidden = "rows do not visibly share their sets in groups"
         if any(one.what.endswith("(sorted?)") for one in evidence):
@@ -131,31 +130,19 @@ def _read_groups(
     return "the rows of a group share one set, and there are rows for all of its labels", clusters
 
 
-def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clusters] | None:
-    """The reason and the groups if rows visibly share their sets in groups."""
+def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> bool:
+    """Whether neighbouring rows visibly share their sets in groups."""
     order = order_test(sets)
-    if order is not None:
-        complete = order.completeness >= COMPLETE and order.gain >= GAIN
-        found = order.p < GROUP_SIZE and complete and not order.sorted
-        speaks_for = "co-occurrence" if found else "neither"
-        which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
-        shares = order.completeness, order.expected_completeness
-        evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks_for))
-        evidence.append(Evidence("labels with a row in runs", *shares, None, speaks_for))
-        if found:
-            because = "neighbouring rows share their sets, in runs with rows for all labels"
-            return because, runs_of_equal_sets(sets)
-    counts = counts_test(sets)
-    if counts is None:
-        return None
-    found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
+    if order is None:
+        return False
+    complete = order.completeness >= COMPLETE and order.gain >= GAIN
+    found = order.p < GROUP_SIZE and complete and not order.sorted
     speaks_for = "co-occurrence" if found else "neither"
-    what = "sets with too few rows"
-    evidence.append(Evidence(what, counts.too_few, counts.expected, counts.p, speaks_for))
-    if not found:
-        return None
-    because = "fewer sets lack rows for all of their labels than if rows had been drawn one by one"
-    return because, typical_groups(sets)
+    which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
+    shares = order.completeness, order.expected_completeness
+    evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks_for))
+    evidence.append(Evidence("labels with a row in runs", *shares, None, speaks_for))
+    return found
 
 
 def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bool, bool]:
