@@ -10,12 +10,11 @@ sets are copies of one example rather than objects of one picture. The first two
 the last is taken for co-occurrence; `groups` settle all three.
 
 If wrong labels join independently, a set S of k labels has the probability
-P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Three consequences hold
-for every prior π, so they can be tested without an estimate of it:
+P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Two consequences hold for
+every prior π, so they can be tested without an estimate of it:
 
 - how often two labels share a set is a sum of one term per label (`pairs_test`);
-- the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`);
-- no class is a candidate less often than a class that is never true (`absences_test`).
+- the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, chdtrc  # scipy.stats would take a second to import
+from scipy.special import chdtrc  # scipy.stats would take a second to import
 
 from ltpll.priors.distinct_sets import DistinctSets
 from ltpll.priors.grouping import (
@@ -79,7 +78,7 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     """Decide how the sets arose.
 
     Groups that share their sets, given or visible in the order of the rows, mean co-occurrence.
-    Otherwise wrong labels are independent unless one of three tests rejects that.
+    Otherwise wrong labels are independent unless one of two tests rejects that.
     """
     if (sets.sizes == 1).all():
         return Decision("known", "every set has a single label, so the class counts are known", [])
@@ -151,16 +150,14 @@ def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bo
         "surplus of shared pairs": pairs_test(sets),
         "small against large sets": sizes_test(sets),
     }
-    testable = any(result is not None for result in tests.values())
-    tests["rarest candidate"] = absences_test(sets)
     rejected = False
     for what, result in tests.items():
         if result is not None:
             against = result.p < SIZE / len(tests)
             rejected |= against
-            otherwise = "independent" if testable else "neither"
-            evidence.append(Evidence(what, *result, "not independent" if against else otherwise))
-    return rejected, testable
+            speaks_for = "not independent" if against else "independent"
+            evidence.append(Evidence(what, *result, speaks_for))
+    return rejected, any(result is not None for result in tests.values())
 
 
 # ---- tests of independence -----------------------------------------------------------------------
@@ -260,14 +257,6 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
     dense = matrix[sample].toarray() * scale[sample][:, None] - shift[sample][:, None] - prior
     dense *= contrast[sample][:, None]
     return _upper_tail(statistic, dense @ dense.T, float(counts[some].sum()))
-
-
-def absences_test(sets: DistinctSets) -> Outcome:
-    """Test whether some class is a candidate less often than one that is never true."""
-    rate = (sets.mean_size - 1) / (sets.n_classes - 1)
-    rarest = float(sets.appearances.min())
-    p = min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
-    return Outcome(rarest / sets.n, rate, p)
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
