@@ -152,19 +152,9 @@ class FixedSize(nn.Module):
         return self.layer(x.flatten(1))
 
 
-class NoWeights(nn.Module):
-    def forward(self, x):
-        return x.mean((2, 3))
-
-
 @pytest.mark.parametrize(
     ("make", "shape", "words"),
     [
-        (
-            lambda: FineTune(Backbone(NoWeights(), Preprocessing(side=8), name="file.onnx")),
-            (3, 8, 8),
-            "train on its features instead",
-        ),
         (
             lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))),
             (3, 9, 9),

@@ -118,8 +118,8 @@ class TrainingSettings:
     model: str = "auto"
     """Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."""
     backbone: str | None = None
-    """Pretrained network for pictures (efficientnet-lite0, a folder, an .onnx file or a name on the
-    Hugging Face hub) or for texts (minilm, a folder or a name)."""
+    """Pretrained network for pictures (efficientnet-lite0, a folder or a name on the Hugging Face
+    hub) or for texts (minilm, a folder or a name)."""
     finetune: Literal["none", "all"] = "none"
     """Layers of the backbone to train: none (its features are computed once) or all."""
     views: str = "auto"

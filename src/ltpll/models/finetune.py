@@ -86,11 +86,6 @@ class FineTune(Configurable):
                 f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'."
             )
         in_range(self.lr_factor, "lr_factor", 0, above=True)
-        if not backbone.trainable:
-            raise InputError(
-                f"The backbone {backbone.name!r} has no weights that can be trained: "
-                "train on its features instead, by embedding the pictures first."
-            )
         if len(shape) != 3 or shape[0] != 3:
             raise InputError(
                 f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}."
