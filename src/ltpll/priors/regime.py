@@ -83,7 +83,7 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     if (sets.sizes == 1).all():
         return Decision("known", "every set has a single label, so the class counts are known", [])
     # A class that is nowhere a candidate was not among the labels that could join.
-    sets = sets._replace(matrix=sets.matrix[:, sets.appearances > 0])
+    sets = DistinctSets(sets.matrix[:, sets.appearances > 0], sets.counts, sets.of_row)
     evidence: list[Evidence] = []
     told = ""
     if groups is not None:
