@@ -8,32 +8,11 @@ from ltpll import (
     covering_rate,
     information_of_sets,
 )
-from ltpll.candidates import Candidates
-from ltpll.errors import InputError
-from ltpll.evaluation.scorers import covering_rate_score
 from ltpll.methods import CORR
 from ltpll.rebalancers import RECORDS
 from support.refusals import refusal
 
 SCORERS = [covering_rate, information_of_sets]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_covering_rate_is_its_definition_in_a_plain_loop(seed):
-    rng = np.random.default_rng(seed)
-    matrix = rng.random((50, 6)) < 0.4
-    matrix[np.arange(50), rng.integers(0, 6, 50)] = True
-    predicted = rng.integers(0, 6, 50)
-    covered = sum(bool(row[label]) for row, label in zip(matrix, predicted, strict=True))
-    score = covering_rate_score(Candidates.from_matrix(matrix), predicted)
-    assert score == pytest.approx(covered / 50)
-
-
-def test_predictions_for_other_rows_are_refused():
-    candidates = Candidates.from_matrix(np.ones((4, 5), dtype=int))
-    assert "3 predictions for 4" in refusal(
-        lambda: covering_rate_score(candidates, np.zeros(3, dtype=int)), InputError
-    )
 
 
 # ---- classes that were never a candidate in training ---------------------------------------------
@@ -51,6 +30,20 @@ class Known:
 
     def predict(self, x):
         return self.classes_[self.predict_proba(x).argmax(1)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_covering_rate_is_its_definition_in_a_plain_loop(seed):
+    rng = np.random.default_rng(seed)
+    sets = [{"a", "b", "c"} - set(rng.choice(["a", "b", "c"], 2)) for _ in range(50)]
+    found = Known(*rng.random(3))
+    covered = sum(str(found.predict([0])[0]) in one for one in sets)
+    assert covering_rate(found, sets, sets) == pytest.approx(covered / 50)
+
+
+def test_predictions_for_other_rows_are_refused():
+    words = "Give one set per row, not 4 sets for 3 rows."
+    assert refusal(lambda: covering_rate(Known(0.6, 0.3, 0.1), [0] * 3, ["a"] * 4)) == words
 
 
 def test_unseen_classes_cannot_be_predicted():

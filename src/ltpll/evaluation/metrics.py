@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,6 @@ class Evaluation:
     few: float | None
     per_class: list[float | None]
     mean_prediction: list[float]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class RunningEvaluation:

@@ -21,30 +21,10 @@ from ltpll.errors import InputError
 from ltpll.formatting import counted
 
 
-def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> float:
-    """The share of rows whose predicted class is a candidate: the accuracy if sets have one label.
-
-    Args:
-        candidates: The candidate sets.
-        predicted: The predicted class number of each row.
-
-    Examples:
-        >>> covering_rate_score(Candidates.of([[0, 1], [2]]), np.array([1, 0]))
-        0.5
-    """
-    if len(candidates) != len(predicted):
-        raise InputError(
-            f"Give one prediction per set, not {counted(len(predicted), 'prediction')} for "
-            f"{counted(len(candidates), 'candidate set')}."
-        )
-    labels = np.ascontiguousarray(predicted, dtype=np.int64)
-    return float(candidates.contains(torch.from_numpy(labels)).double().mean())
-
-
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
-    """`covering_rate_score` as a scorer of a fitted classifier on held-out inputs and their sets.
+    """The share of held-out rows whose predicted class is a candidate, as a scorer.
 
-    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps
+    It is the accuracy if sets have one label. Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps
     rare classes in training.
 
     Examples:
@@ -59,8 +39,14 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
         ['lr']
     """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}
-    predicted = np.asarray([number[name] for name in np.asarray(estimator.predict(X)).tolist()])
-    return covering_rate_score(sets_for_estimator(estimator, y), predicted)
+    predicted = [number[name] for name in np.asarray(estimator.predict(X)).tolist()]
+    candidates = sets_for_estimator(estimator, y)
+    if len(candidates) != len(predicted):
+        raise InputError(
+            f"Give one set per row, not {counted(len(candidates), 'set')} for "
+            f"{counted(len(predicted), 'row')}."
+        )
+    return float(candidates.contains(torch.tensor(predicted)).double().mean())
 
 
 class ScoredBySets(ClassifierMixin):  # type: ignore[misc]
