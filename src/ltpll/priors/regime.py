@@ -2,12 +2,11 @@
 
 Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that
 were drawn one by one, from whatever distribution of sets, are taken for groups with a probability
-of at most 0.2 % (`GROUP_SIZE` for each of two tests).
+of at most 0.1 % (`GROUP_SIZE`).
 
-What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or
-rows are missing, groups in rows that were sorted by set, and whether neighbouring rows with equal
-sets are copies of one example rather than objects of one picture. The first two are unclear, and
-the last is taken for co-occurrence; `groups` settle all three.
+What sets alone do not show: groups among rows that were shuffled or sorted by set, and whether
+neighbouring rows with equal sets are copies of one example rather than objects of one picture. The
+former is unclear, and the latter is taken for co-occurrence; `groups` settle both.
 
 If wrong labels join independently, a set S of k labels has the probability
 P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Two consequences hold for
