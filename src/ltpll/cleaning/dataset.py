@@ -67,7 +67,6 @@ class Examples:
     table: LabelTable  # without the rows whose pictures were skipped
     x: npt.NDArray[Any]  # float32 or, if that would blur them, float64; pictures: uint8, NHWC
     problems: list[tuple[str, str]]  # the skipped pictures, each with the reason
-    start: npt.NDArray[np.float32] | None = None  # each candidate's target at first, if not weights
     encoder: ColumnEncoder | None = None  # what has turned columns of the table into `x`
 
     def __len__(self) -> int:
@@ -90,7 +89,7 @@ class Examples:
         digest = hashlib.sha256(about.encode())
         parts = (sets.groups, sets.weights)
         groups, weights = (None if part is None else part.numpy() for part in parts)
-        known = (self.table.labels, groups, weights, self.table.reviewed, self.start)
+        known = (self.table.labels, groups, weights, self.table.reviewed)
         for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)

@@ -62,8 +62,6 @@ class DataFiles:
     """What to do with a picture that cannot be read: stop, or skip it."""
     reviewed: tuple[str, ...] = ()
     """Answers that replace candidate sets: a table of id and answer, such as a filled-in queue."""
-    start_from: str | None = None
-    """Finished run on this table; training starts from its labels."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,6 @@ class TrainingSettings:
             f"{format_names(given)} {are(len(given))} for a single network": bool(given),
             "its members take features, and these are pictures": examples.x.ndim != 2,
             "its members are weighed by folds, and there are none": self.folds < 2,
-            "it cannot start from another run": examples.start is not None,
             "the table is too large for it": not fits_memory(examples.candidates),
         }
         against = [why for why, holds in reasons.items() if holds]
@@ -230,8 +227,6 @@ class Execution:
     """Folds trained in parallel on a CPU. By default chosen by work and cores."""
     on_nan: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss: stop, or skip (drop the batch and count it)."""
-    tensorboard: bool = False
-    """Write TensorBoard events to the run folder."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +277,7 @@ class TrainJob:
 
 # What `ltpll train` shows as options; everything else is in the file, or given by `--set`.
 FRONT = (
-    *("data.images", "data.features", "data.reviewed", "data.start_from"),
+    *("data.images", "data.features", "data.reviewed"),
     *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
     *("table.top_k", "table.annotators", "table.id", "table.group", "columns.text"),
     *("training.method", "training.rebalancer", "training.goal", "training.backbone"),

@@ -18,9 +18,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
 from ltpll.cli.console import console, print_line, print_note, print_skipped
-from ltpll.errors import required_by
-from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
+from ltpll.runs.run import Run
+from ltpll.training.callbacks import UPDATE_SECONDS, Progress
 from ltpll.training.distributed import World, world_of_torchrun
 from ltpll.training.job import Part, Stage
 from ltpll.validation import chosen_device
@@ -118,31 +117,6 @@ class PictureProgress(ProgressBar):
         """The speed."""
         speed = self.stage.speed()
         return f"{speed:,.0f} {self._what}/s" if speed else ""
-
-
-class TensorBoardEvents(Callback):
-    """Writes the record of every epoch to TensorBoard, in the folder of the run."""
-
-    def __init__(self, run: Run) -> None:
-        with required_by(
-            "The setting run.tensorboard", install="tensorboard", otherwise=", or leave it out"
-        ):
-            from torch.utils.tensorboard import SummaryWriter
-        self.run, self._new_writer = run, SummaryWriter
-        self._writer: Any = None
-
-    def on_epoch_end(self, trainer: Any, record: Record) -> None:
-        epoch = record["epoch"]
-        if self._writer is None:  # not before, because starting a run clears its folder
-            # purge_step hides what a killed process wrote about epochs that are trained again.
-            folder = str(self.run.folder / "tensorboard")
-            self._writer = self._new_writer(folder, purge_step=epoch)
-        figures = {name: record.get(name) for name in ("loss", "lr", "target_recovery")}
-        figures |= {f"test/{name}": value for name, value in record.get("test", {}).items()}
-        for name, value in figures.items():
-            if isinstance(value, float):
-                self._writer.add_scalar(name, value, epoch)
-        self._writer.flush()
 
 
 @contextmanager
