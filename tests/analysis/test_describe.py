@@ -18,7 +18,6 @@ from ltpll.cli import app, main
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.runs.run import Run
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.refusals import refusal
@@ -323,9 +322,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 REFUSED = {
     "no file": (["cifar11"], "There is no file cifar11"),
     "no such file": (["none.csv"], "There is no file none.csv"),
-    "a folder without a run": (["."], "not a run folder"),
+    "a folder without pictures": (["."], "There are no pictures in ."),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
-    "a separator of a run": ([".", "--separator", ";"], "says how a file is read"),
     "annotations of an array": (
         ["m.npy", "--annotators", "union"],
         "is an array and not a table: omit annotators",
@@ -342,7 +340,6 @@ REFUSED = {
         ["ok.csv", "--annotators", "union"],
         "name the columns with the settings table.task",
     ),
-    "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
     "groups of an array": (["m.npy", "--group", "x"], "is an array and not a table: omit group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no column of the usual name": (["ok.csv"], "no column called 'candidates': it has a, b"),
@@ -410,12 +407,6 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert fragment in message
     assert "\n" not in message
     assert message.endswith(".")
-
-
-def test_a_run_of_research_is_called_what_it_is(tmp_path):
-    made = Run(tmp_path, {"experiment": "images"})
-    made.start()
-    assert "it is a benchmark run, not a run on a table" in str(call(made.folder).exception)
 
 
 def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():

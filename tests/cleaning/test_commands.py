@@ -211,17 +211,6 @@ def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
     assert len(rows_of(out)) == 3  # the earlier predictions are still there
 
 
-def test_a_run_is_described_by_its_sets(trees):
-    folder, _ = trees
-    of_table = json.loads(
-        ltpll("describe", folder / "labels.csv", "--candidates", "candidates", "--json")
-    )
-    of_run = json.loads(ltpll("describe", folder / "run", "--json"))
-    for name in ("size_counts", "classes", "class_counts"):
-        assert of_run[name] == of_table[name]
-    assert sum(of_run["class_counts"]) == of_run["n_labelled"] == 48
-
-
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
     folder, _ = trees
     ltpll("report", folder / "run", "--out", tmp_path / "page.html")

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.formatting import are, counted
 from ltpll.runs.run import Record
-
-if TYPE_CHECKING:
-    from ltpll.candidates import Candidates
 
 MOST_NAMED = 5  # classes that are not judged
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
@@ -174,15 +171,6 @@ class CleanedTable:
         """The candidate sets as text, by default with the separator of the user's table."""
         names, separator = self.classes[self.candidates].tolist(), separator or self.separator
         return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
-
-
-def candidates_of(table: CleanedTable) -> Candidates:
-    """The candidate sets of a table."""
-    from ltpll.candidates import Candidates  # imports torch, which reports do without
-
-    names = tuple(table.classes.tolist())
-    sets = Candidates.from_flat(table.offsets, table.candidates, len(names), names)
-    return sets.with_groups(table.groups)
 
 
 # ---- what the judgement says -------------------------------------------------------------------

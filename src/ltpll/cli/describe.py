@@ -13,12 +13,10 @@ from ltpll.cli.console import console, print_line, print_table
 from ltpll.cli.options import output_option, takes_settings
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted, format_names
-from ltpll.runs.run_files import RunFile
 from ltpll.settings import values_of
 
 if TYPE_CHECKING:
     from ltpll.analysis import Description
-    from ltpll.convert.open import LabelledSets
 
 REGIMES = {
     "independent": "Wrong labels seem to join sets independently",
@@ -44,9 +42,7 @@ def describe(
     context: typer.Context,
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE", help="File of candidate sets, or folder of a finished run."
-        ),
+        typer.Argument(metavar="SOURCE", help="File of candidate sets."),
     ],
     top: Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")] = 10,
     as_json: Annotated[bool, output_option("--json", help="Print JSON, with every class.")] = False,
@@ -60,17 +56,10 @@ def describe(
     from ltpll.analysis import describe as describe_sets
     from ltpll.convert.open import read_candidates
 
-    path, given = Path(source).expanduser(), [n for n in values_of(job) if n.startswith("table.")]
-    is_run = (path / RunFile.CONFIG).exists()
-    if is_run or (path.is_dir() and not any(one.is_dir() for one in path.iterdir())):
-        if given:
-            raise InputError(f"{given[0]} says how a file is read: leave it out for {source}.")
-        sets = _sets_of_run(path)
-    elif job.table.separator == "":
+    if job.table.separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
-    else:
-        column = job.table.candidates if "table.candidates" in given else None
-        sets = read_candidates(path, column, job.table)
+    column = job.table.candidates if "table.candidates" in values_of(job) else None
+    sets = read_candidates(Path(source).expanduser(), column, job.table)
     found = describe_sets(sets.candidates, sets.labels, most_pairs=top)
     if as_json:
         record = {"source": source, **found.record()}
@@ -85,18 +74,6 @@ def describe(
     _print_prior(found, top)
     if sets.candidates.weights is not None and job.table.annotators is None:
         _print("Scores were read; in training they weight the candidates.")
-
-
-def _sets_of_run(path: Path) -> LabelledSets:
-    import numpy as np
-
-    from ltpll.cleaning.results import candidates_of
-    from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.convert.open import LabelledSets
-
-    table = read_cleaned(path)
-    true = [-1 if label is None else label for label in table.true.tolist()]
-    return LabelledSets(candidates_of(table), np.asarray(true))
 
 
 def _print(sentence: str) -> None:

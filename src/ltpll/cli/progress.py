@@ -91,16 +91,12 @@ class ProgressBar(Progress):
 
 
 class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures, or `what`, are done, and the time left."""
-
-    def __init__(self, what: str = "pictures") -> None:
-        super().__init__()
-        self._what = what
+    """The progress of embedding: how many pictures are done, and the time left."""
 
     def __call__(self, done: int, total: int) -> None:
         """Report what is finished; what the first call reports was done before."""
         if self.part is None:
-            part = Part(self._what, total, done=done)
+            part = Part("pictures", total, done=done)
             self.plan_stages([Stage([part])])
             self.start_part(part)
         elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
@@ -110,13 +106,13 @@ class PictureProgress(ProgressBar):
     def current(self) -> str:
         """How many are done."""
         assert self.part is not None
-        return f"{int(self.part.done):,} of {self.part.epochs:,} {self._what}"
+        return f"{int(self.part.done):,} of {self.part.epochs:,} pictures"
 
     @property
     def figures(self) -> str:
         """The speed."""
         speed = self.stage.speed()
-        return f"{speed:,.0f} {self._what}/s" if speed else ""
+        return f"{speed:,.0f} pictures/s" if speed else ""
 
 
 @contextmanager
