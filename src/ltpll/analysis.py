@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import triu
 
 from ltpll.candidates import Candidates
@@ -16,7 +15,6 @@ from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
 from ltpll.priors.estimate import PriorEstimate, estimate_prior
 
-Array = npt.NDArray[np.float64]
 LARGEST_SET = 16_384
 
 
@@ -44,12 +42,10 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `wrong_label_rate` is the average probability that a wrong label joins a set, and `errors` are
-    the L1 errors of the estimates in `prior`.
+    `wrong_label_rate` is the average probability that a wrong label joins a set.
     """
 
     n_examples: int
-    n_labelled: int  # examples whose true label is known
     n_classes: int
     classes: tuple[Hashable, ...]
     appearances: list[int]
@@ -60,9 +56,6 @@ class Description:
     distinct_sets: int
     recurring: float
     prior: PriorEstimate
-    errors: dict[str, float] | None
-    class_counts: list[int] | None
-    true_imbalance: float | None
 
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
@@ -70,46 +63,22 @@ class Description:
         return {**values, "pairs": asdict(self.pairs), "prior": self.prior.as_record()}
 
 
-def describe(
-    candidates: Candidates,
-    labels: Sequence[int] | npt.NDArray[np.int64] | None = None,
-    *,
-    most_pairs: int = 10,
-) -> Description:
-    """Compute statistics of candidate sets.
-
-    If all true `labels` are known (−1 where not), they add class counts and the errors of the
-    estimated priors.
-    """
-    sets, prior = distinct_sets(candidates), estimate_prior(candidates)
-    n, n_classes = sets.n, candidates.n_classes
-    given = np.full(n, -1) if labels is None else np.asarray(labels)
+def describe(candidates: Candidates, most_pairs: int = 10) -> Description:
+    """Compute statistics of candidate sets."""
+    sets = distinct_sets(candidates)
     sizes = np.bincount(sets.sizes, weights=sets.counts)
-    class_counts, errors, true_imbalance = None, None, None
-    if (given >= 0).all():
-        truth = np.bincount(given, minlength=n_classes)
-        names, shares = ("estimate", "em", "average"), truth / n
-        errors = {name: float(np.abs(getattr(prior, name) - shares).sum()) for name in names}
-        inside = (shares >= prior.lower - 1e-12) & (shares <= prior.upper + 1e-12)
-        errors["within_bounds"] = float(inside[prior.seen].mean())
-        class_counts = truth.tolist()
-        true_imbalance = float(truth.max() / truth[truth > 0].min())
     return Description(
-        n_examples=n,
-        n_labelled=int((given >= 0).sum()),
-        n_classes=n_classes,
+        n_examples=sets.n,
+        n_classes=candidates.n_classes,
         classes=candidates.classes,
         appearances=sets.appearances.astype(int).tolist(),
         mean_size=sets.mean_size,
         size_counts={int(size): int(sizes[size]) for size in np.flatnonzero(sizes)},
         pairs=pairs(sets, candidates.classes, most_pairs),
-        wrong_label_rate=(sets.mean_size - 1) / (n_classes - 1),
+        wrong_label_rate=(sets.mean_size - 1) / (candidates.n_classes - 1),
         distinct_sets=len(sets.counts),
-        recurring=float(sets.counts[sets.counts > 1].sum()) / n,
-        prior=prior,
-        errors=errors,
-        class_counts=class_counts,
-        true_imbalance=true_imbalance,
+        recurring=float(sets.counts[sets.counts > 1].sum()) / sets.n,
+        prior=estimate_prior(candidates),
     )
 
 

@@ -81,29 +81,16 @@ def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_t
 # ---- the prior -----------------------------------------------------------------------------------
 
 
-def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
-    candidates, labels = long_tailed()
-    found = describe(candidates, labels)
+def test_the_prior_is_that_of_estimate_prior():
+    candidates, _ = long_tailed()
+    found = describe(candidates)
     assert found.prior.as_record() == estimate_prior(candidates).as_record()
-    truth = np.bincount(labels) / len(labels)
-    for name in ("estimate", "em", "average"):
-        assert found.errors[name] == pytest.approx(
-            sum(abs(a - b) for a, b in zip(getattr(found.prior, name), truth, strict=True))
-        )
-    inside = [
-        low <= share <= high
-        for low, share, high in zip(found.prior.lower, truth, found.prior.upper, strict=True)
-    ]
-    assert found.errors["within_bounds"] == np.mean(inside)
-    assert found.true_imbalance == 50
-    assert describe(candidates).errors is None
 
 
 def test_where_everything_is_known_no_label_is_ambiguous():
-    found = describe(Candidates.of([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2)
+    found = describe(Candidates.of([[0]] * 6 + [[1]] * 3 + [[2]] * 2))
     assert found.prior.regime == "known"
-    assert found.errors["estimate"] == pytest.approx(0, abs=1e-12)
-    assert found.true_imbalance == 3
+    np.testing.assert_allclose(found.prior.estimate, np.array([6, 3, 2]) / 11)
 
 
 def test_one_row_is_described_too():
@@ -182,7 +169,6 @@ def test_a_table_is_described_by_its_column_of_sets(tmp_path, name):
     found = as_json(path, "--candidates", "sets")
     assert without_source(found) == plain(describe(Candidates.of(ROWS)))
     assert found["source"] == str(path)
-    assert found["class_counts"] is None
 
 
 def test_column_and_separator_are_taken(tmp_path):
@@ -214,27 +200,6 @@ def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
 
 
 LABELS = ["cat", "dog", "fox", "cat", "dog"]
-ROWS_WITH_LABELS = [
-    f"{i},{'|'.join(row)},{label}" for i, (row, label) in enumerate(zip(ROWS, LABELS, strict=True))
-]
-
-
-@pytest.mark.parametrize("column", ["label", "truth"])
-def test_true_labels_in_the_table_are_known(tmp_path, column):
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join([f"id,candidates,{column}", *ROWS_WITH_LABELS]))
-    numbers = [("cat", "dog", "fox").index(label) for label in LABELS]
-    named = [] if column == "label" else ["--label", "truth"]
-    assert without_source(as_json(path, *named)) == plain(describe(Candidates.of(ROWS), numbers))
-    assert "true labels are known" in call(path, *named).output
-
-
-def test_labels_of_some_rows_are_counted(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(["id,candidates,label", *ROWS_WITH_LABELS[:2], "3,fox|cat,"]))
-    found = as_json(path)
-    assert (found["n_labelled"], found["class_counts"], found["errors"]) == (2, None, None)
-    assert "3 examples, 3 classes; true labels are known for 2 of them" in call(path).output
 
 
 def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
@@ -256,9 +221,7 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
         )
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    expected = plain(
-        describe(Candidates.of(ROWS), [("cat", "dog", "fox").index(label) for label in LABELS])
-    )
+    expected = plain(describe(Candidates.of(ROWS)))
     for name, options in {
         "crowd.csv": ["--annotators", "union"],
         "other.csv": [
@@ -270,14 +233,11 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
             "table.worker=b",
             "--set",
             "table.annotation=c",
-            "--label",
-            "d",
         ],
         "classes.csv": ["--class-columns", "is_*"],
         "scores.csv": ["--probability-columns", "p_*", "--set", "table.mass=0.999"],
     }.items():
-        truth = [] if "--label" in options else ["--label", "truth"]
-        assert without_source(as_json(tmp_path / name, *options, *truth)) == expected, name
+        assert without_source(as_json(tmp_path / name, *options)) == expected, name
     pairs = as_json(tmp_path / "scores.csv", "--probability-columns", "p_*", "--top-k", "2")
     assert pairs["size_counts"] == {"2": 5}
 
@@ -443,7 +403,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
-    assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
+    assert f"{len(candidates):,} examples, 60 classes." in lines
     assert "Smaller classes not shown: 56" in result.stdout
     assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout

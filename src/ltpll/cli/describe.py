@@ -35,7 +35,7 @@ ESTIMATES = {
 
 @takes_settings(
     *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
-    *("table.top_k", "table.annotators", "table.label", "table.group"),
+    *("table.top_k", "table.annotators", "table.group"),
 )
 def describe(
     job: TrainJob,
@@ -60,7 +60,7 @@ def describe(
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
     column = job.table.candidates if "table.candidates" in values_of(job) else None
     sets = read_candidates(Path(source).expanduser(), column, job.table)
-    found = describe_sets(sets.candidates, sets.labels, most_pairs=top)
+    found = describe_sets(sets.candidates, most_pairs=top)
     if as_json:
         record = {"source": source, **found.record()}
         ascii_only = not console.encoding.startswith("utf")
@@ -86,11 +86,8 @@ def _print_heading(title: str) -> None:
 
 
 def _print_sets(found: Description) -> None:
-    known = "known" if found.class_counts else "not known"
-    if found.n_labelled and not found.class_counts:
-        known = f"known for {found.n_labelled:,} of them, which is not enough to compare with"
     classes = counted(found.n_classes, "class", "classes")
-    _print(f"{counted(found.n_examples, 'example')}, {classes}; true labels are {known}.")
+    _print(f"{counted(found.n_examples, 'example')}, {classes}.")
     appearances = zip(found.classes, found.appearances, strict=True)
     if never := [str(name) for name, n in appearances if n == 0]:
         names = format_names(never, 5)
@@ -135,7 +132,7 @@ def _short(*names: Any) -> str:
 
 
 def _print_prior(found: Description, top: int) -> None:
-    prior, n = found.prior, found.n_examples
+    prior = found.prior
     _print_heading("Where the sets come from")
     if prior.evidence:
         _print(f"{found.recurring:.1%} of the rows share their set with another row.")
@@ -143,25 +140,17 @@ def _print_prior(found: Description, top: int) -> None:
     _print_heading("Class prior")
     width = f", with bounds of {prior.width:g} standard deviations"
     _print(f"Estimate: {ESTIMATES[prior.regime]}{'' if prior.regime == 'known' else width}.")
-    known = "" if found.true_imbalance is None else f" (true labels: {found.true_imbalance:,.1f})"
     below = bool((prior.estimate[prior.seen] < (1 - 1e-9) / prior.n).any())
-    imbalance = f"{'above ' if below else ''}{prior.imbalance:,.1f}{known}"
+    imbalance = f"{'above ' if below else ''}{prior.imbalance:,.1f}"
     _print(f"Imbalance, the largest class over the smallest: {imbalance}.")
     if prior.regime == "independent":
         _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
-    if found.errors is not None:
-        _print(
-            "L1 error: estimate {estimate:.3f}, EM {em:.3f}, average {average:.3f}; "
-            "{within_bounds:.0%} of the classes lie within their bounds.".format(**found.errors)
-        )
     console.print()
     rows = []
     for c in sorted(range(found.n_classes), key=lambda c: -prior.estimate[c])[:top]:
         bounds = f"{prior.lower[c]:.2%}–{prior.upper[c]:.2%}"
-        true = [] if found.class_counts is None else [f"{found.class_counts[c] / n:.2%}"]
-        rows.append([_short(found.classes[c]), f"{prior.estimate[c]:.2%}", bounds, *true])
-    headings = ["class", "estimate", "bounds"]
-    print_table(headings if found.class_counts is None else [*headings, "true"], rows, left=[0])
+        rows.append([_short(found.classes[c]), f"{prior.estimate[c]:.2%}", bounds])
+    print_table(("class", "estimate", "bounds"), rows, left=[0])
     if found.n_classes > top:
         left = found.n_classes - top
         _print(f"Smaller classes not shown: {left:,} (--top shows more, --json all).")
