@@ -37,7 +37,7 @@ from ltpll.files import check_output
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
 from ltpll.tables.read_tables import LabelTable
-from ltpll.training.callbacks import Callback, OnEpoch, Progress
+from ltpll.training.callbacks import Progress
 from ltpll.validation import chosen_device, in_range, whole_number
 
 if TYPE_CHECKING:
@@ -171,14 +171,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         examples = Examples(table, x, [], encoder=self.encoder_)
         progress = Progress() if self.verbose else None
-        callbacks: list[Callback] = []
         if isinstance(classifier, Committee):
             classifier.set_params(folds=folds)
-        elif classifier.on_epoch:
-            callbacks.append(OnEpoch(classifier.on_epoch))
         job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
         with TemporaryDirectory(prefix="ltpll-") as folder:
-            found = job.run(Path(folder), callbacks=callbacks)
+            found = job.run(Path(folder))
         if found is None:
             several = "Under torchrun, only the first process has the results"
             raise InputError(f"{several}: start a single process.")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -16,6 +15,7 @@ from sklearn.base import clone
 
 from ltpll.before_training import (
     AUTO,
+    FoldsOf,
     can_compare,
     comparison_parts,
     missing_parts,
@@ -31,7 +31,7 @@ from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.metrics import evaluate
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
-from ltpll.folds import check_folds, fold_splits
+from ltpll.folds import Rows, check_folds, fold_splits
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.pictures.reading import rows_on_disk
@@ -45,9 +45,8 @@ from ltpll.runs.recording import (
 )
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.training.callbacks import Callback, Checkpoint, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
 from ltpll.training.compatibility import check_data
-from ltpll.training.distributed import current_world
 from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
@@ -123,32 +122,27 @@ class CleaningJob:
                 )
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
 
-    def run(
-        self, folder: Path, run: Run | None = None, callbacks: Sequence[Callback] = ()
-    ) -> Cleaned | None:
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned | None:
         """Train, predict every row, and judge labels and sets; None but in the first process.
 
         An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
-        a log and checkpoints. The callbacks are for a single network that is trained on all rows.
+        a log and checkpoints.
         """
         raise NotImplementedError
 
-    def decide(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
-        """What cross-validation decides, "missing" or "comparison".
+    def kept(self, folder: Path, name: str) -> FoldsOf:
+        """The callbacks of the runs of a stage, "missing" or "comparison", and where they are kept."""
+        parts, files = self.stages[name].parts, RunFile[f"{name}_folds".upper()]
+        kept = KeptFolds(folder, files, CHECKPOINT_SECONDS)
+        return lambda number: [self.progress.start_part(parts[number])], kept
 
-        `estimate` is given the callbacks of each training run, and where these are kept.
-        """
-        kept = KeptFolds(folder, RunFile[f"{name}_folds".upper()], CHECKPOINT_SECONDS)
-        parts = self.stages[name].parts
-        found = estimate(lambda number: [self.progress.start_part(parts[number])], kept)
-        if name == "missing":
-            share = overall_share(found, self.sets)
-            said = "Hardly any set seems to lack the true label, so labels stay inside their sets."
-            if share:
-                about = f"About {share:.1%} of the sets seem to lack the true label"
-                said = f"{about}, so labels may leave their sets."
-            self.progress.write(said)
-        return found
+    def say_how_many_miss(self, share: float) -> None:
+        """Report the share of sets that was found to lack the true label."""
+        said = "Hardly any set seems to lack the true label, so labels stay inside their sets."
+        if share:
+            about = f"About {share:.1%} of the sets seem to lack the true label"
+            said = f"{about}, so labels may leave their sets."
+        self.progress.write(said)
 
     def cleaned(self, from_folds: SetPredictions | None, last: Record) -> Cleaned:
         """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts.
@@ -203,10 +197,13 @@ class NetworkJob(CleaningJob):
         progress: Progress,
     ) -> None:
         super().__init__(classifier, examples, progress)
-        self.folds = folds
         self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer = trainer = self.fitting.trainer
         check_data(self.fitting.x, self.sets, trainer.head)
+        self.splits: list[tuple[Rows, Rows]] = []
+        if folds > 1:
+            self.splits = fold_splits(self.sets, folds, seed_of(classifier.random_state))
+            check_folds(self.x, self.sets, self.splits)
         asks = classifier.truth_missing == AUTO
         compares = can_compare(trainer.rebalancer, self.x, self.sets)
         n, schedule = len(self.rows), (trainer.epochs, trainer.batch_size)
@@ -214,17 +211,19 @@ class NetworkJob(CleaningJob):
             "missing": Stage(missing_parts(classifier, self.sets) if asks else []),
             "comparison": Stage(comparison_parts(classifier, self.sets) if compares else []),
             "training": Stage([Part.of_rows("training", n, *schedule)]),
-            "folds": fold_stage(classifier, self.x, self.sets, folds, workers),
+            "folds": fold_stage(classifier, self.x, self.splits, workers),
         }
 
-    def run(
-        self, folder: Path, run: Run | None = None, callbacks: Sequence[Callback] = ()
-    ) -> Cleaned | None:
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned | None:
         classifier, trainer, progress = self.classifier, self.trainer, self.progress
         progress.plan_stages(list(self.stages.values()))
-        decide = partial(self.decide, folder)
-        scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
-        callbacks = [progress.start_part(self.stages["training"].parts[0]), *callbacks]
+        kept = {name: self.kept(folder, name) for name in ("missing", "comparison")}
+        scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, kept)
+        if classifier.truth_missing == AUTO:
+            self.say_how_many_miss(overall_share(trainer.truth_missing, self.sets))
+        callbacks: list[Callback] = [progress.start_part(self.stages["training"].parts[0])]
+        if classifier.on_epoch:
+            callbacks.append(OnEpoch(classifier.on_epoch))
         if run is not None:
             checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
             callbacks += [RunLog(run, durable=True), checkpoint]
@@ -232,13 +231,10 @@ class NetworkJob(CleaningJob):
         if classifier.choice_:
             progress.write(classifier.choice_)
         from_folds = None
-        if self.folds > 1:
-            unfitted = clone(classifier)
-            unfitted.set_params(truth_missing=trainer.truth_missing, on_epoch=None)
-            how: dict[str, Any] = {"stage": self.stages["folds"], "progress": progress}
-            from_folds = out_of_fold_predictions(
-                folder, unfitted, self.x, self.sets, folds=self.folds, scores=scores, **how
-            )
+        if self.splits:
+            unfitted = clone(classifier).set_params(truth_missing=trainer.truth_missing)
+            runs = fold_runs(unfitted, self.x, self.splits, scores)
+            from_folds = out_of_fold(runs, self.sets, folder, self.stages["folds"], progress)
         if not trainer.world.first:
             return None
         found = self.cleaned(from_folds, trainer.history[-1])
@@ -253,52 +249,47 @@ class NetworkJob(CleaningJob):
         return found
 
 
-def out_of_fold_predictions(
-    folder: Path,
+def fold_stage(
     classifier: PartialLabelClassifier,
     x: npt.NDArray[Any],
-    sets: Candidates,
-    *,
-    folds: int,
-    stage: Stage,
-    progress: Progress,
+    splits: Sequence[tuple[Rows, Rows]],
+    workers: int | None = None,
+) -> Stage:
+    """The training runs of the folds, as a stage of a job."""
+    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
+    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
+    return Stage(fold_parts("fold", classifier, splits), workers, "folds")
+
+
+def fold_runs(
+    classifier: PartialLabelClassifier,
+    x: npt.NDArray[Any],
+    splits: Sequence[tuple[Rows, Rows]],
     scores: Mapping[str, float] | None = None,
-) -> SetPredictions | None:
+) -> list[FoldRun]:
+    """The training runs of the folds; `scores` are those of a comparison on the whole table."""
+    classifier.set_params(goal=GOAL)
+    return [
+        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
+        for k, split in enumerate(splits)
+    ]
+
+
+def out_of_fold(
+    runs: Sequence[FoldRun], sets: Candidates, folder: Path, stage: Stage, progress: Progress
+) -> SetPredictions:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
     Finished folds are stored in the folder. The plan of `progress` contains the `stage`, from
-    `fold_stage`. `scores` are those of the comparison that the rebalancer "auto" made on the whole
-    table. None but in the first process.
+    `fold_stage`. Empty but in the first process.
     """
-    world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
-    classifier.set_params(goal=GOAL)
-    runs = [
-        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
-        for k, split in enumerate(fold_splits(sets, folds, seed_of(classifier.random_state)))
-    ]
+    kept = KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     train_in_processes(runs, sets, kept, stage, progress)
     trained = train_folds(runs, sets, lambda k: [progress.start_part(stage.parts[k])], kept)
     found = SetPredictions.empty(sets)
     for rows, predictions in trained:
         found.store_rows(rows, SetPredictions.from_tensors(predictions))
-    return found if world.first else None
-
-
-def fold_stage(
-    classifier: PartialLabelClassifier,
-    x: npt.NDArray[Any],
-    sets: Candidates,
-    folds: int,
-    workers: int | None = None,
-) -> Stage:
-    """The training runs of the folds, as a stage of a job; fewer than two folds are none."""
-    if folds < 2:
-        return Stage([])
-    splits = fold_splits(sets, folds, seed_of(classifier.random_state))
-    check_folds(x, sets, splits)
-    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
-    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
-    return Stage(fold_parts("fold", classifier, splits), workers, "folds")
+    return found
 
 
 # ---- a committee -------------------------------------------------------------------------------
@@ -316,12 +307,12 @@ class CommitteeJob(CleaningJob):
         missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
         self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
 
-    def run(
-        self, folder: Path, run: Run | None = None, callbacks: Sequence[Callback] = ()
-    ) -> Cleaned:
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned:
         committee, stage, began = self.classifier, self.stages["members"], time.monotonic()
         self.progress.plan_stages(list(self.stages.values()))
-        committee.decide_missing(self.training, partial(self.decide, folder))
+        committee.decide_missing(self.training, self.kept(folder, "missing"))
+        if committee.truth_missing == AUTO:
+            self.say_how_many_miss(committee.truth_missing_)
         committee.take_over(self.training.run(folder, stage, self.progress), self.training)
         self.progress.write(committee.choice_)
         seconds = round(time.monotonic() - began, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from ltpll.files import write_when_complete
 from ltpll.runs.recording import begin_run, locked_for_training
 from ltpll.runs.run import Record, Run, damaged_files
 from ltpll.runs.run_files import RunFile
-from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.callbacks import Progress
 from ltpll.training.checkpoint import write_checkpoint
 
 
@@ -79,12 +78,10 @@ def train_table_run(
     *,
     execution: Execution = Execution(),  # noqa: B008 (it is frozen)
     progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
 ) -> None:
     """Train a run to its end, and store what cleaning, prediction and reports need.
 
-    An interrupted run is resumed. The callbacks are called in the training on all rows; `progress`
-    reports all training runs, and what was chosen.
+    An interrupted run is resumed. `progress` reports all training runs, and what was chosen.
 
     Raises:
         InputError: The examples cannot be trained on, or another process is training the run.
@@ -110,7 +107,7 @@ def train_table_run(
         if not unfinished:
             return
         begin_run(run, resumes=True)
-        found = job.run(folder, run, callbacks)
+        found = job.run(folder, run)
         if found is None:
             return
         classifier.save(folder / RunFile.CLASSIFIER)

@@ -176,16 +176,18 @@ class TrainingSettings:
 
         usual = TrainingSettings()
         given = [name for name in OF_NETWORK if getattr(self, name) != getattr(usual, name)]
-        reasons = {
-            f"{format_names(given)} {are(len(given))} for a single network": bool(given),
-            "its members take features, and these are pictures": examples.x.ndim != 2,
-            "its members are weighed by folds, and there are none": self.folds < 2,
-            "the table is too large for it": not fits_memory(examples.candidates),
-        }
-        against = [why for why, holds in reasons.items() if holds]
+        against = ""
+        if given:
+            against = f"{format_names(given)} {are(len(given))} for a single network"
+        elif examples.x.ndim != 2:
+            against = "its members take features, and these are pictures"
+        elif self.folds < 2:
+            against = "its members are weighed by folds, and there are none"
+        elif not fits_memory(examples.candidates):
+            against = "the table is too large for it"
         if self.learner == "committee" and against:
             advice = f"leave that out, or use {option('learner', 'network')}"
-            raise InputError(f"No committee can be trained, because {against[0]}: {advice}.")
+            raise InputError(f"No committee can be trained, because {against}: {advice}.")
         return self.learner != "network" and not against
 
     def classifier(
