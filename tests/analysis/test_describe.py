@@ -2,57 +2,21 @@
 
 import json
 import tracemalloc
-from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis import (
-    describe,
-    pairs,
-)
+from ltpll.analysis import describe
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.priors import estimate_prior
-from ltpll.priors.distinct_sets import distinct_sets
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
-from support.refusals import refusal
 
 # ---- counting ------------------------------------------------------------------------------------
-
-
-def test_pairs_are_those_of_a_double_loop():
-    candidates, _ = random_sets(300, 6)
-    rows = [candidates.row(i) for i in range(300)]
-    sets = distinct_sets(candidates)
-    found = pairs(sets, candidates.classes, 100)
-    naive = {}
-    for a, b in combinations(range(6), 2):
-        count = sum(a in row and b in row for row in rows)
-        expected = sum(a in row for row in rows) * sum(b in row for row in rows) / 300
-        if count:
-            naive[a, b] = (count, pytest.approx(expected), pytest.approx(count / expected))
-    assert {
-        pair.classes: (pair.sets, pair.expected, pair.times) for pair in found.most_frequent
-    } == naive
-    assert found.n == len(naive)
-    counts = [pair.sets for pair in found.most_frequent]
-    assert counts == sorted(counts, reverse=True)
-    assert pairs(sets, candidates.classes, 3).most_frequent == found.most_frequent[:3]
-
-
-def test_a_pair_that_belongs_together_stands_out_and_independent_ones_do_not():
-    independent, _ = long_tailed()
-    assert describe(independent).pairs.n_above == 0
-    dense = independent.dense().numpy()
-    dense[:, 7] |= dense[:, 2] & (np.arange(len(dense)) % 2 == 0)
-    found = describe(Candidates.from_matrix(dense)).pairs
-    assert found.most_above.classes == (2, 7)
-    assert found.most_above.times > 1.1
 
 
 def test_sizes_appearances_and_names():
@@ -66,7 +30,6 @@ def test_sizes_appearances_and_names():
     }
     assert found.recurring == 0.5
     assert found.distinct_sets == 3
-    assert found.pairs.most_frequent[0].classes == ("cat", "dog")
 
 
 # ---- ambiguity -----------------------------------------------------------------------------------
@@ -242,14 +205,6 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
     assert pairs["size_counts"] == {"2": 5}
 
 
-def test_what_is_printed_of_one_pair_is_in_the_singular(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("sets\n" + "a|b\n" * 40 + "c|d\n" + "a\nb\n" * 10 + "c\nd\n" * 100)
-    shown = " ".join(call(path, "--top", "1").output.split())
-    assert "1 more pair shares sets." in shown
-    assert "1 of 2 pairs, above all" in shown
-
-
 def test_matrices_are_read(tmp_path):
     expected = plain(describe(Candidates.from_matrix(MATRIX)))
     np.save(tmp_path / "m.npy", MATRIX)
@@ -369,13 +324,6 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert message.endswith(".")
 
 
-def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
-    message = refusal(lambda: describe(Candidates.of([range(100_000), [0, 1]])))
-    assert message.startswith(
-        "A row has 100,000 candidates, and pairs of classes are counted in rows of at most 16,384:"
-    )
-
-
 def typed(*arguments):
     return ltpll("describe", *arguments, COLUMNS="80")
 
@@ -405,7 +353,6 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
     assert f"{len(candidates):,} examples, 60 classes." in lines
     assert "Smaller classes not shown: 56" in result.stdout
-    assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
     assert (
         "Estimate: EM, the most likely prior, with bounds of 2 standard deviations."

@@ -220,7 +220,8 @@ class NetworkJob(CleaningJob):
         kept = {name: self.kept(folder, name) for name in ("missing", "comparison")}
         scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, kept)
         if classifier.truth_missing == AUTO:
-            self.say_how_many_miss(overall_share(trainer.truth_missing, self.sets))
+            shares: Any = trainer.truth_missing
+            self.say_how_many_miss(overall_share(shares, self.sets))
         callbacks: list[Callback] = [progress.start_part(self.stages["training"].parts[0])]
         if classifier.on_epoch:
             callbacks.append(OnEpoch(classifier.on_epoch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,10 +44,10 @@ def describe(
         str,
         typer.Argument(metavar="SOURCE", help="File of candidate sets."),
     ],
-    top: Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")] = 10,
+    top: Annotated[int, output_option(min=1, help="Number of classes to show.")] = 10,
     as_json: Annotated[bool, output_option("--json", help="Print JSON, with every class.")] = False,
 ) -> None:
-    """Describe candidate sets: their sizes, pairs, origin, and the class prior.
+    """Describe candidate sets: their sizes, their origin, and the class prior.
 
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of
     zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
@@ -60,7 +60,7 @@ def describe(
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
     column = job.table.candidates if "table.candidates" in values_of(job) else None
     sets = read_candidates(Path(source).expanduser(), column, job.table)
-    found = describe_sets(sets.candidates, most_pairs=top)
+    found = describe_sets(sets.candidates)
     if as_json:
         record = {"source": source, **found.record()}
         ascii_only = not console.encoding.startswith("utf")
@@ -70,7 +70,6 @@ def describe(
         _print(note)
     print_line(source)
     _print_sets(found)
-    _print_pairs(found)
     _print_prior(found, top)
     if sets.candidates.weights is not None and job.table.annotators is None:
         _print("Scores were read; in training they weight the candidates.")
@@ -101,34 +100,10 @@ def _print_sets(found: Description) -> None:
     _print(f"On average, a wrong label joins a set with probability {found.wrong_label_rate:.3f}.")
 
 
-def _print_pairs(found: Description) -> None:
-    pairs = found.pairs
-    _print_heading("Classes that share sets, compared with independent appearance")
-    if not pairs.n:
-        _print("None.")
-        return
-    rows = []
-    for pair in pairs.most_frequent:
-        figures = (f"{pair.sets:,}", f"{pair.sets / found.n_examples:.1%}", f"{pair.expected:,.1f}")
-        rows.append((_short(*pair.classes), *figures, f"{pair.times:.2f}"))
-    print_table(("pair", "rows", "share", "expected", "ratio"), rows, left=[0])
-    left = pairs.n - len(pairs.most_frequent)
-    more = f"{counted(left, 'more pair shares', 'more pairs share')} sets. " if left else ""
-    most = pairs.most_above
-    if most is None:
-        _print(f"{more}No pair does so more often than chance explains.")
-        return
-    _print(
-        f"{more}More often than chance explains: {pairs.n_above:,} of {counted(pairs.n, 'pair')}, "
-        f"above all {_short(*most.classes)}: {counted(most.sets, 'row')}, {most.times:.1f} times as "
-        "many as expected."
-    )
-
-
-def _short(*names: Any) -> str:
-    """Class names, cut to fit a line of 80 columns together with their numbers."""
-    texts = [printable(" ".join(str(name).split())) for name in names]
-    return " + ".join(text if len(text) <= 19 else text[:18] + "…" for text in texts)
+def _short(name: object) -> str:
+    """A class name, cut to fit a line of 80 columns together with its numbers."""
+    text = printable(" ".join(str(name).split()))
+    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _print_prior(found: Description, top: int) -> None:

@@ -53,7 +53,7 @@ def embed(
     content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
     from ltpll.backbones import Backbone
-    from ltpll.cli.progress import PictureProgress
+    from ltpll.cli.progress import reading_progress
     from ltpll.pictures.cache import embedding_cache_folder
     from ltpll.pictures.embedding import embedded_pictures
     from ltpll.pictures.output import rows_file, write_readable_rows
@@ -64,7 +64,7 @@ def embed(
     left = out.with_suffix(f".table{suffix if suffix in TABLE_SUFFIXES else '.csv'}")
     check_outputs(context, out, rows_file(out), left, suffixes=[".npy"], makes_folder=True)
     folder, column, paths = _named_pictures(source, path, images)
-    with PictureProgress() as progress:
+    with reading_progress() as on_progress:
         found = embedded_pictures(
             folder,
             _part_of(paths, part),
@@ -74,7 +74,7 @@ def embed(
             device=device,
             on_error=on_error,
             precision=precision,
-            on_progress=progress,
+            on_progress=lambda done, total: on_progress("pictures", done, total),
         )
     n, n_features = found.x.shape
     print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")

@@ -4,7 +4,6 @@ processes of torchrun.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,9 +18,9 @@ from rich.text import Text
 
 from ltpll.cli.console import console, print_line, print_note, print_skipped
 from ltpll.runs.run import Run
-from ltpll.training.callbacks import UPDATE_SECONDS, Progress
+from ltpll.training.callbacks import Progress
 from ltpll.training.distributed import World, world_of_torchrun
-from ltpll.training.job import Part, Stage
+from ltpll.training.job import Part
 from ltpll.validation import chosen_device
 
 if TYPE_CHECKING:
@@ -36,6 +35,11 @@ class _BarAboveFigures(rich_progress.Progress):
         for task in self.tasks:
             if task.fields["figures"]:
                 yield Text(task.fields["figures"], no_wrap=True, overflow="ellipsis")
+
+
+def _interrupted() -> typer.Exit:
+    print_line("Interrupted: rerun the command to resume.")
+    return typer.Exit(130)
 
 
 class ProgressBar(Progress):
@@ -67,8 +71,7 @@ class ProgressBar(Progress):
     ) -> None:
         self._bar.stop()  # before anything is printed below it
         if kind is KeyboardInterrupt:
-            print_line("Interrupted: rerun the command to resume.")
-            raise typer.Exit(130) from None
+            raise _interrupted() from None
 
     def start_part(self, part: Part) -> ProgressBar:
         super().start_part(part)
@@ -90,38 +93,14 @@ class ProgressBar(Progress):
         )
 
 
-class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures are done, and the time left."""
-
-    def __call__(self, done: int, total: int) -> None:
-        """Report what is finished; what the first call reports was done before."""
-        if self.part is None:
-            part = Part("pictures", total, done=done)
-            self.plan_stages([Stage([part])])
-            self.start_part(part)
-        elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
-            self.report_epochs(done)
-
-    @property
-    def current(self) -> str:
-        """How many are done."""
-        assert self.part is not None
-        return f"{int(self.part.done):,} of {self.part.epochs:,} pictures"
-
-    @property
-    def figures(self) -> str:
-        """The speed."""
-        speed = self.stage.speed()
-        return f"{speed:,.0f} pictures/s" if speed else ""
-
-
 @contextmanager
 def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for reading files, which is shown on terminals only."""
+    """A progress bar for reading and embedding files, which is shown on terminals only."""
     with rich_progress.Progress(
         TextColumn("reading {task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:.0f} %"),
+        rich_progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -133,7 +112,10 @@ def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
                 tasks[file] = progress.add_task(file, total=total)
             progress.update(tasks[file], completed=done, total=total)
 
-        yield on_progress
+        try:
+            yield on_progress
+        except KeyboardInterrupt:
+            raise _interrupted() from None
 
 
 def read_source(
