@@ -5,7 +5,8 @@ for rare classes, or for random rows.
 
 The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label)
 and those of PACK (see benchmarks/tabular.py). A run with five folds labels the table, some rows are
-answered with the truth, and the table is trained on again. Accuracies are those of held-out rows, for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones
+answered with the truth, and the table is trained on again. Accuracies are those of held-out rows,
+for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones
 included, whose label is right. Each draw has a record; existing ones are kept.
 """
 

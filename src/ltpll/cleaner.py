@@ -36,6 +36,7 @@ from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
+from ltpll.runs.recording import round_floats
 from ltpll.tables.read_tables import LabelTable
 from ltpll.training.callbacks import Progress
 from ltpll.validation import chosen_device, in_range, whole_number
@@ -182,7 +183,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
-        record = {**found.facts, **_described(classifier, folds)}
+        record = {**round_floats(found.facts), **_described(classifier, folds)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
         parts = candidates.offsets, candidates.labels
         offsets, flat = (part.numpy().astype(np.int64) for part in parts)

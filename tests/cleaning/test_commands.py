@@ -665,9 +665,6 @@ def test_what_was_chosen_is_said_once_and_recorded_with_the_prior(scenes):
     record = json.loads((folder / "balanced" / "result.json").read_text())
     assert record["choice"].endswith(".")
     assert printed["balanced"].replace("\n", " ").count(record["choice"]) == 1
-    assert printed["balanced"].index(record["choice"][:40]) < printed["balanced"].index(
-        "training: epoch"
-    )
     prior = record["prior"]
     assert prior["regime"] == "co-occurrence"
     rows = [row for row in rows_of(folder / "t.csv") if row["split"] == "train"]

@@ -50,7 +50,7 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
             ),
         }
     assert test["by_goal"]["balanced"] != test["by_goal"]["accuracy"]
-    assert test == {**test["by_goal"][goal], "by_goal": test["by_goal"], "labelled": 45}
+    assert test == {**test["by_goal"][goal], "by_goal": test["by_goal"]}
 
 
 def test_without_true_labels_only_the_covering_rate_is_measured(problem):

@@ -40,7 +40,6 @@ from ltpll.runs.environment import environment
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
     RunLog,
-    round_floats,
     training_conditions,
 )
 from ltpll.runs.run import Record, Run
@@ -66,7 +65,7 @@ class Cleaned(NamedTuple):
 
     labels: CleanedLabels
     predictions: SetPredictions
-    facts: Record  # entries of the record of a `CleanedTable`
+    facts: Record  # entries of the record of a `CleanedTable`, not rounded yet
 
 
 def cleaning_job(
@@ -131,7 +130,7 @@ class CleaningJob:
         raise NotImplementedError
 
     def kept(self, folder: Path, name: str) -> FoldsOf:
-        """The callbacks of the runs of a stage, "missing" or "comparison", and where they are kept."""
+        """The callbacks of the runs of a stage that decides something, and where they are kept."""
         parts, files = self.stages[name].parts, RunFile[f"{name}_folds".upper()]
         kept = KeptFolds(folder, files, CHECKPOINT_SECONDS)
         return lambda number: [self.progress.start_part(parts[number])], kept
@@ -167,15 +166,15 @@ class CleaningJob:
         true, recovered = examples.table.labels, None
         if true is not None and (true[rows] >= 0).any():
             known = rows[true[rows] >= 0]
-            recovered = round(float((labels.label[known] == true[known]).mean()), 6)
+            recovered = float((labels.label[known] == true[known]).mean())
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
-            "class_prior": round_floats(classifier.class_prior_.tolist()),
-            "truth_missing": round_floats(classifier.truth_missing_),
+            "class_prior": classifier.class_prior_.tolist(),
+            "truth_missing": classifier.truth_missing_,
             "rows": {"all": n, "trained": len(rows), "held_out": n - len(rows)},
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": recovered,
-            "last": round_floats({**last, **held_out_figures(classifier, examples)}),
+            "last": {**last, **held_out_figures(classifier, examples)},
         }
         if cut := getattr(examples.encoder, "n_cut", 0):
             facts["texts_cut"] = cut
@@ -241,7 +240,7 @@ class NetworkJob(CleaningJob):
         found = self.cleaned(from_folds, trainer.history[-1])
         prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
         found.facts.update(
-            prior=None if prior is None else round_floats(prior.as_record()),
+            prior=None if prior is None else prior.as_record(),
             choice=classifier.choice_ or None,
         )
         if run is not None:
@@ -321,15 +320,13 @@ class CommitteeJob(CleaningJob):
         cleaned = self.cleaned(SetPredictions.of(torch.from_numpy(unseen), self.sets), {})
         by_class = set_information_by_class(unseen, self.sets).tolist()
         cleaned.facts.update(
-            prior=round_floats(estimate_prior(self.sets).as_record()),
+            prior=estimate_prior(self.sets).as_record(),
             choice=committee.choice_,
-            committee=round_floats(committee.weights_),
-            information=round_floats(committee.information_._asdict()),
-            information_by_class=[None if np.isnan(one) else round(one, 6) for one in by_class],
+            committee=committee.weights_,
+            information=committee.information_._asdict(),
+            information_by_class=[None if np.isnan(one) else one for one in by_class],
         )
         if run is not None:
-            for name, weight in committee.weights_.items():
-                run.log({"member": name, "weight": weight})
             about = environment(str(chosen_device(committee.device))) | {"threads": stage.workers}
             cleaned.facts.update(environment=about, seconds=seconds, processes=1)
         return cleaned
@@ -363,5 +360,4 @@ def held_out_figures(classifier: Any, examples: Examples) -> Record:
             found[one]["accuracy"] = right.accuracy
             found[one]["balanced_accuracy"] = right.balanced_accuracy
     classifier.set_params(goal=goal)
-    labelled = {"labelled": len(known)} if len(known) else {}
-    return {"test": {**found[goal], "by_goal": found, **labelled}}
+    return {"test": {**found[goal], "by_goal": found}}

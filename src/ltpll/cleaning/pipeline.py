@@ -20,7 +20,7 @@ from ltpll.cleaning.stored_tables import (
     store_tables,
 )
 from ltpll.files import write_when_complete
-from ltpll.runs.recording import begin_run, locked_for_training
+from ltpll.runs.recording import begin_run, locked_for_training, round_floats
 from ltpll.runs.run import Record, Run, damaged_files
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Progress
@@ -128,7 +128,7 @@ def train_table_run(
             write_checkpoint(folder / RunFile.COLUMNS, tensors, values)
         run.finish(
             {
-                **found.facts,
+                **round_floats(found.facts),
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
             }

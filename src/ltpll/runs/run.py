@@ -124,13 +124,12 @@ class Run:
         With `keep_parts`, those of training runs that need not be repeated stay, too. If the
         process dies halfway, the rest does not look finished.
         """
+        remove_leftovers(self.folder, "probe")  # of `check_writable`
         for file in RunFile:
-            if file is RunFile.CONFIG or (keep_parts and file.part):
-                continue
-            for path in file.found_in(self.folder):
+            for path in () if keep_parts and file.part else file.found_in(self.folder):
                 if path.is_dir():
                     shutil.rmtree(path)
-                else:
+                elif path.name != RunFile.CONFIG:
                     path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
