@@ -4,6 +4,7 @@ processes of torchrun.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
 from ltpll.cli.console import console, print_line, print_note, print_skipped
+from ltpll.formatting import format_duration
 from ltpll.runs.run import Run
 from ltpll.training.callbacks import Progress
 from ltpll.training.distributed import World, world_of_torchrun
@@ -25,6 +27,8 @@ from ltpll.validation import chosen_device
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
+
+READING_SECONDS = 10.0  # between two lines of a log file
 
 
 class _BarAboveFigures(rich_progress.Progress):
@@ -95,7 +99,7 @@ class ProgressBar(Progress):
 
 @contextmanager
 def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for reading and embedding files, which is shown on terminals only."""
+    """The progress of reading and embedding files: a bar on a terminal, or lines in a log file."""
     with rich_progress.Progress(
         TextColumn("reading {task.description}"),
         BarColumn(bar_width=20),
@@ -106,11 +110,19 @@ def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
         disable=not console.is_terminal,
     ) as progress:
         tasks: dict[str, Any] = {}
+        began: dict[str, float] = {}
+        next_line = time.monotonic() + READING_SECONDS
 
         def on_progress(file: str, done: int, total: int) -> None:
+            nonlocal next_line
+            now = time.monotonic()
             if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
+                tasks[file], began[file] = progress.add_task(file, total=total), now
             progress.update(tasks[file], completed=done, total=total)
+            if not console.is_terminal and now >= next_line and 0 < done < total:
+                left = format_duration((now - began[file]) * (total - done) / done)
+                print_line(f"reading {file}: {done / total:.0%} · {left} left")
+                next_line = now + READING_SECONDS
 
         try:
             yield on_progress
