@@ -28,18 +28,6 @@ def label_studio(names, *, truth=False):
     return tasks
 
 
-def coco(names):
-    annotations = [
-        {"image_id": image, "category_id": category, "bbox": [i, 0, 5.5, 4]}
-        for i, (image, category) in enumerate([(2, 0), (5, 1), (2, 1), (2, 2), (5, 1)])
-    ]
-    return {
-        "images": [{"id": 5, "file_name": "b.jpg"}, {"id": 2, "file_name": "a.jpg"}],
-        "annotations": annotations,
-        "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
-    }
-
-
 def speciesnet(names):
     scores = np.random.default_rng(0).dirichlet(np.ones(3), 20).tolist()
     return {
@@ -61,9 +49,6 @@ SOURCES = {
     "votes": (label_studio(PLAIN), Reading()),
     "votes of odd names": (label_studio(ODD), Reading()),
     "votes and true labels": (label_studio(PLAIN, truth=True), Reading()),
-    "pictures": (coco(PLAIN), Reading()),
-    "pictures of odd names": (coco(ODD), Reading()),
-    "crops": (coco(PLAIN), Reading(objects="crops")),
     "scores": (speciesnet(PLAIN), Reading()),
     "scores of odd names": (speciesnet(ODD), Reading()),
     "the highest scores": (speciesnet(PLAIN), Reading(top_k=2)),
@@ -122,16 +107,6 @@ def test_the_command_prints_how_to_train_on_its_table(tmp_path, monkeypatch):
     assert f"Next: ltpll train votes.csv {how}" in printed
     first = rows_of(tmp_path / "votes.csv")[0]
     assert (first["task"], first["worker"], first["annotation"]) == ("9", "ann 3", "16")
-    source = written(tmp_path, coco(PLAIN))
-    printed = ltpll("convert", source, "--objects", "crops", "--out", "crops.csv")
-    assert "ltpll train crops.csv --images FOLDER --group group" in printed
-    assert rows_of(tmp_path / "crops.csv")[0] == {
-        "id": "1",
-        "path": "a.jpg#xywh=0,0,5.5,4",
-        "candidates": "16|dog|red fox",
-        "label": "red fox",
-        "group": "a.jpg",
-    }
 
 
 def test_what_is_no_file_of_another_program_is_refused(tmp_path, monkeypatch):
@@ -140,7 +115,7 @@ def test_what_is_no_file_of_another_program_is_refused(tmp_path, monkeypatch):
     assert "tables are read by ltpll train as they are" in refusal(
         lambda: read_as_plain_table(tmp_path / "t.csv", Reading())
     )
-    source = written(tmp_path, coco(PLAIN))
+    source = written(tmp_path, label_studio(PLAIN))
     for arguments, words in {
         ("t.csv", "--out", "t.csv"): "would be overwritten",
         (source, "--out", "t.json"): "must end in .csv, .tsv, .parquet",

@@ -14,7 +14,7 @@ from ltpll.cli.outputs import check_outputs
 from ltpll.formatting import command, counted
 
 
-@takes_settings("table.objects", "table.control", "table.path", "table.top_k", "table.mass")
+@takes_settings("table.control", "table.path", "table.top_k", "table.mass")
 def convert(
     job: TrainJob,
     context: typer.Context,
@@ -22,8 +22,8 @@ def convert(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Export of Label Studio, predictions of SpeciesNet, results of MegaDetector, "
-            "annotations of COCO (.json, .jsonl), or a MATLAB file (.mat).",
+            help="Export of Label Studio, predictions of SpeciesNet, results of MegaDetector "
+            "(.json, .jsonl), or a MATLAB file (.mat).",
         ),
     ],
     out: TableOut,

@@ -19,7 +19,7 @@ from ltpll.runs.run import run_of_file
 # The parameters that name what a command writes; all others may name inputs.
 OUTPUTS = ("out", "onnx", "json_file")
 # What a run is made from, as its record names it.
-SOURCES = ("table", "features", "taxonomy", "possible_at")
+SOURCES = ("table", "features", "taxonomy")
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 

@@ -11,13 +11,14 @@ from ltpll.convert.examples import (
     NUMBER,
     Converted,
     JsonFile,
+    as_cells,
     listed,
     required,
     skipped,
-    with_sets,
 )
 from ltpll.errors import InputError, shown
 from ltpll.tables.json_stream import json_items
+from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.reading import Reading
 
 # Parts of a class of SpeciesNet: number, class, order, family, genus, species, common name.
@@ -127,8 +128,18 @@ def _read_scores(
     notes: tuple[str, ...] = ()
     if source.needs_candidates:
         notes = skipped(sets.count({}), len(sets), "picture", "no classification")
-    columns = {"id": [*scored], "path": [*scored]}
-    return with_sets(source, columns, sets, Reading(), "The picture", notes)
+    columns: dict[str, list[str]] = {"id": [*scored]}
+    names_of_classes = {name for one in sets for name in one}
+    are_classes = limits.classes is None or names_of_classes <= {*limits.classes}
+    # In new examples, sets do not matter unless all of them are of known classes.
+    if source.needs_candidates or (all(sets) and are_classes):
+        columns = {"id": [picture for picture, one in zip(scored, sets, strict=True) if one]}
+        columns["candidates"] = as_cells([one for one in sets if one])
+        size, advice = sum(map(len, columns["candidates"])), "give pictures fewer classes"
+        check_expansion(path, path.stat().st_size, size, advice)
+    columns["path"] = columns["id"]
+    reading = Reading(classes=limits.classes, scores=limits.scores)
+    return Converted(columns, reading, "The picture", notes)
 
 
 def likeliest(

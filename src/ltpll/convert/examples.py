@@ -14,7 +14,6 @@ import numpy as np
 from ltpll.candidates.cells import SEPARATOR
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import text_array
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
@@ -23,9 +22,8 @@ from ltpll.tables.streaming import ArrowTable, ReadProgress
 # Names that mean nothing else in a cell; others are written as JSON.
 PLAIN_NAME = re.compile(r"\w[\w .()-]*")
 Kind = type | tuple[type, ...]
-ID: Kind = (int, str)
 NUMBER: Kind = (int, float)
-KINDS: dict[Kind, str] = {str: "text", list: "a list", ID: "a number or text", NUMBER: "a number"}
+KINDS: dict[Kind, str] = {str: "text", list: "a list", NUMBER: "a number"}
 
 
 # ---- objects of JSON -----------------------------------------------------------------------------
@@ -51,8 +49,8 @@ def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
     """The members of an object, each of which must have its type; text must not be blank.
 
     Examples:
-        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=int, name=str)
-        [3, 'fox']
+        >>> required("Entry 1", {"name": "fox", "score": 0.5}, name=str, score=NUMBER)
+        ['fox', 0.5]
     """
     found = [member(value, key, kind) for key, kind in kinds.items()]
     for key, one in zip(kinds, found, strict=True):
@@ -101,35 +99,6 @@ class Converted:
         if self.urls is not None:
             urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
         return replace(found, columns=self.fields, urls=urls, notes=self.notes)
-
-
-def with_sets(
-    source: JsonFile,
-    columns: Mapping[str, Sequence[Any]],
-    sets: Sequence[Sequence[str] | Mapping[str, float]],
-    reading: Reading,
-    row: str,
-    notes: tuple[str, ...] = (),
-) -> Converted:
-    """Examples with candidate sets, of which some are empty.
-
-    If candidates are needed, examples without them are skipped; otherwise labels do not matter
-    unless every example has some and all of them are classes.
-    """
-    reading = replace(reading, classes=source.reading.classes, scores=source.reading.scores)
-    known = source.reading.classes
-    if not source.needs_candidates and not (
-        all(sets) and (known is None or {name for one in sets for name in one} <= {*known})
-    ):
-        columns = {name: values for name, values in columns.items() if name != "label"}
-        return Converted(columns, reading, row, notes)
-    kept = [i for i, one in enumerate(sets) if one]
-    columns = {name: [values[i] for i in kept] for name, values in columns.items()}
-    cells = as_cells([sets[i] for i in kept])
-    advice = "an example has too many candidates"
-    check_expansion(source.path, source.path.stat().st_size, sum(map(len, cells)), advice)
-    columns = {"id": columns.pop("id"), "candidates": cells, **columns}
-    return Converted(columns, reading, row, notes)
 
 
 def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:

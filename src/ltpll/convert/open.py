@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import read_label_studio
@@ -25,19 +24,17 @@ from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
 
-Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
+Format = Literal["Label Studio", "SpeciesNet", "MegaDetector"]
 READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
     "MegaDetector": read_megadetector,
-    "COCO": read_coco,
 }
 # The options of `Reading` that a format has; all others name columns of a table.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass", "scores"),
     "MegaDetector": ("top_k", "mass", "scores"),
-    "COCO": ("objects",),
 }
 
 
@@ -104,8 +101,7 @@ def _converted(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give an export of Label Studio "
-            "(JSON or JSON-MIN), predictions of SpeciesNet, results of MegaDetector, or "
-            "annotations of COCO; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
+            "(JSON or JSON-MIN), predictions of SpeciesNet or results of MegaDetector; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():
@@ -142,8 +138,6 @@ def json_format(path: Path) -> Format | None:
                 return "MegaDetector"
             if key in ("", "images") and "file" in names:
                 return "MegaDetector"
-            if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
-                return "COCO"
         if key == "":
             return None
     return None
@@ -167,7 +161,7 @@ def read_as_plain_table(
             ".ndjson, .mat): tables are read by ltpll train as they are."
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
-    names = ("annotators", "annotation", "group")
+    names = ("annotators", "annotation")
     return replace(made, reading=Reading(**{name: getattr(made.reading, name) for name in names}))
 
 

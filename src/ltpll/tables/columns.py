@@ -240,14 +240,6 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     return found
 
 
-def holds_numbers(table: Table, index: int) -> bool:
-    """Whether a column holds numbers, judging as `numeric_columns` does; an empty one does not."""
-    with suppress(InputError):
-        if index not in numeric_columns(table, [index]):
-            return False
-    return any(texts(table, next(table.row_batches([index])), index).to_pylist())
-
-
 def _mostly_numbers(cells: Any, decimal: str) -> bool:
     """Whether more than half of the non-missing cells are numbers, with whichever decimal mark."""
     import pyarrow as pa

@@ -26,7 +26,6 @@ from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
     TextColumn,
-    holds_numbers,
     numeric_columns,
     read_rows,
 )
@@ -37,8 +36,6 @@ from ltpll.tables.set_columns import (
     SetColumn,
     candidates_in,
     check_set_memory,
-    possible_at_sites,
-    possible_in_rows,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
@@ -157,9 +154,8 @@ def _read_examples(
     options: Mapping[str, bool],
     on_progress: ReadProgress | None,
 ) -> LabelTable:
-    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
+    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group")}
     sets = _set_reader(table, reading, needs_candidates)
-    limits = {} if sets is None else _limit_readers(table, reading, sets)
     taxonomy = None if reading.taxonomy is None else read_taxonomy(Path(reading.taxonomy))
     indices["label"] = _label_column(table, reading, sets, indices)
     texts = {
@@ -167,7 +163,7 @@ def _read_examples(
         for what, index in indices.items()
         if index is not None
     }
-    readers: list[BatchReader] = [*texts.values(), *limits.values(), *([sets] if sets else [])]
+    readers: list[BatchReader] = [*texts.values(), *([sets] if sets else [])]
     features = Features(table, reading, readers, **options)
     n_rows = read_rows(table, [*readers, *features.readers], on_progress)
 
@@ -180,7 +176,7 @@ def _read_examples(
         sets = None  # an empty column in a table to predict
     candidates = labels = None
     if sets is not None:
-        rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
+        rules = SetRules(taxonomy, reading.empty, partial(check_set_memory, table.path))
         candidates = candidates_in(sets, reading.classes, rules, reading.scores)
     groups = _groups(texts)
     if candidates is not None and groups is not None:
@@ -188,8 +184,7 @@ def _read_examples(
     classes = reading.classes if candidates is None else candidates.classes
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
-    roles: dict[str, SetColumn | TextColumn] = {**limits, **texts}
-    columns = {what: table.names[column.index] for what, column in roles.items()}
+    columns = {what: table.names[column.index] for what, column in texts.items()}
     if type(sets) is SetColumn:
         columns["candidates"] = reading.candidates
     values, names, frame = features.values()
@@ -234,37 +229,6 @@ def _set_reader(
     return SetColumn(table, index, reading.separator, reading.classes)
 
 
-def _limit_readers(
-    table: Table, reading: Reading, sets: SetColumn | ClassColumns
-) -> dict[str, SetColumn]:
-    """The columns of excluded and of possible classes; numbers are only used if they are named."""
-    found: dict[str, SetColumn] = {}
-    for what in ("excluded", "possible"):
-        index, default = reading.find(table, what), getattr(reading, what) is None
-        if index is None or (default and (index in sets.indices or holds_numbers(table, index))):
-            continue
-        if index in sets.indices:
-            _check_one_role(table.names[index], what, {"candidates": table.names[index]})
-        found[what] = SetColumn(table, index, reading.separator, reading.classes)
-    return found
-
-
-def _set_rules(
-    table: Table,
-    reading: Reading,
-    taxonomy: Taxonomy | None,
-    limits: Mapping[str, SetColumn],
-    site: TextColumn | None,
-) -> SetRules:
-    possible = possible_in_rows(table, limits["possible"]) if "possible" in limits else None
-    if site is not None and reading.possible_at is not None:
-        possible = possible_at_sites(Path(reading.possible_at), table, site, reading.separator)
-    excluded = limits["excluded"].entries() if "excluded" in limits else None
-    return SetRules(
-        taxonomy, reading.empty, excluded, possible, partial(check_set_memory, table.path)
-    )
-
-
 def _label_column(
     table: Table,
     reading: Reading,
@@ -275,12 +239,9 @@ def _label_column(
     name = reading.label or TRUE_LABEL
     others = {
         what: table.names[index]
-        for what in ("split", "group", "site")
+        for what in ("split", "group")
         if (index := indices[what]) is not None
     }
-    for what in ("excluded", "possible"):
-        if getattr(reading, what) in table.names:
-            others[what] = getattr(reading, what)
     if sets is not None and name in [table.names[index] for index in sets.indices]:
         role = f"{sets.kind}-column" if isinstance(sets, ClassColumns) else "candidates"
         others[role] = name

@@ -10,25 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, TextSets
-from ltpll.candidates.expressions import Possible, SetRules, class_sets
+from ltpll.candidates.cells import CollectedSets, TextSets
+from ltpll.candidates.expressions import SetRules, class_sets
 from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import counted
 from ltpll.tables.columns import (
     NotNumericError,
-    TextColumn,
     not_a_number_error,
     parse_numbers,
-    read_rows,
     strings,
     texts,
 )
 from ltpll.tables.memory_limits import expansion_problem
-from ltpll.tables.opening import open_table
 from ltpll.tables.streaming import Table, TableBatch
 
-LIST_COLUMNS = ("class", "classes", "possible", "candidates")  # usual names of possible classes
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
@@ -138,59 +134,14 @@ def candidates_in(
     return Candidates.from_sets(found, sets.row, scores)
 
 
-def possible_in_rows(table: Table, column: SetColumn) -> Possible:
-    """The possible classes of each row, from its own column; an empty cell allows every class."""
-    lists = column.entries()
-    of_row = np.where(np.diff(lists.indptr) > 0, np.arange(len(lists.indptr) - 1), -1)
-    where = f"according to its column {shown(table.names[column.index])}"
-    return Possible(lists, of_row, lambda _: where, table.describe_row)
-
-
-def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: str) -> Possible:
-    """The possible classes of each row, from a file with the classes of each site.
-
-    The file has a column of sites, called `site` or like the column in the user's table, and a
-    column `class`. A site may have several rows, and a cell may hold a set. Every class is possible
-    at a site without a list, and in rows without a site.
-    """
-    listed = open_table(path)
-    own_name = table.names[sites.index]
-    site_name = own_name if own_name in listed.names else "site"
-    site = TextColumn(listed, listed.column(site_name), repeated=True)
-    chosen = next((column for column in LIST_COLUMNS if column in listed.names), "class")
-    classes = SetColumn(listed, listed.column(chosen), separator)
-    read_rows(listed, [site, classes])
-    entries, places = classes.entries(), site.names.names
-    number = {place: i for i, place in enumerate(places) if place}
-    of_site = np.asarray([number.get(place, -1) for place in sites.names.names])
-    if (of_site < 0).all():
-        own = format_names([place for place in sites.names.names if place], 5)
-        raise InputError(
-            f"No site of {table.path} has a list in {path}: its sites are "
-            f"{format_names(list(number), 5)}, and those of the table {own}."
-        )
-    # All rows of a site together are one list.
-    site_of_entry = site.codes()[entries.rows].astype(np.int64)
-    sizes = np.bincount(site_of_entry, minlength=len(places))
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    order = np.argsort(site_of_entry, kind="stable")
-    of_site = np.where((of_site >= 0) & (sizes[of_site] > 0), of_site, -1)
-    return Possible(
-        Entries(indptr, entries.codes[order], entries.names, entries.n_marked),
-        of_site[sites.codes()],
-        lambda i: f"at the site {shown(places[i])} according to {path}",
-        lambda i: f"The list of the site {shown(places[i])} in {path}",
-    )
-
-
 def check_set_memory(path: Path | str, n_labels: int) -> None:
     """Refuse sets with more candidates than memory can hold."""
     reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
     if reason is not None:
         raise InputError(
             f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows "
-            "that stand for every class (*, empty cells, exclusions) take the most; limit their "
-            "classes with table.possible or table.possible_at, or leave such rows out."
+            "that stand for every class (*, empty cells, exclusions) take the most; leave such "
+            "rows out."
         )
 
 
