@@ -34,8 +34,7 @@ CSV = (
     b"sets\ncat|dog\nfox\n",
     b'candidates,x\n"[[""cat""], [""cat"", ""dog""]]",1\n"[[""fox""], []]",2\ncat|dog,3\n',
     b"candidates,label,split,x\n!dog,cat,train,1\n*,,test,2\n,,a,3\ncat|fox|!fox,cat|cow,train,4\nFelis|!cat,,b,5\n",
-    b"candidates,x\ncat:0.6|dog:0.3,1\nfox:1e-3|cat:0,2\n*,3\n!cat,4\n",
-    b'candidates,x\n"{""cat"": 0.6, ""dog"": 0.3}",1\nfox:1,2\n',
+    b'candidates,x\n"{""cat"": 0.6, ""dog"": 0.3}",1\n*,2\n!cat,3\n',
     b'candidates,id\n"[""!fox"", ""16:9""]",a\n16:9|cat,cat\n!dog,dog\n',
 )
 LABEL_STUDIO = (

@@ -74,7 +74,10 @@ def test_runs_without_the_new_fields_predict_as_before(run, tmp_path):
 
 
 def test_train_says_that_scores_were_read_and_can_ignore_them(tmp_path):
-    rows = [[row[0], f"{row[1].split('|')[0]}:0.9|b:0.1", *row[2:]] for row in feature_rows(24)]
+    rows = [
+        [row[0], json.dumps({row[1].split("|")[0]: 0.9, "b": 0.1}), *row[2:]]
+        for row in feature_rows(24)
+    ]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
     said = "Scores were read"
     assert said in ltpll("train", table, *QUICK, "--out", tmp_path / "run")

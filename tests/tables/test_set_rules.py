@@ -32,7 +32,7 @@ def test_probabilities_become_weights_of_the_sets_they_make(tmp_path):
 
 def test_scores_in_a_later_batch_must_be_scores_too(tmp_path, monkeypatch):
     monkeypatch.setattr("ltpll.tables.streaming.BLOCK", 1 << 10)
-    rows = [f"cat:0.{i}|dog:0.5,{i}" for i in range(1, 400)]
+    rows = [f'"{{""cat"": 0.{i}, ""dog"": 0.5}}",{i}' for i in range(1, 400)]
     assert (
         read_table(written(tmp_path, "candidates,x\n" + "\n".join(rows) + "\n")).candidates.weights
         is not None

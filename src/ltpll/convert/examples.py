@@ -102,23 +102,18 @@ class Converted:
 
 
 def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:
-    """Sets as text, with scores if there are some, such as `fox:0.6|dog:0.3`.
+    """Sets as text: objects of JSON if they have scores.
 
     Examples:
         >>> as_cells([["cat", "dog"], ["fox"]])
         ['cat|dog', 'fox']
+        >>> as_cells([{"cat": 0.5}])
+        ['{"cat": 0.5}']
     """
-    distinct = {id(one): one for one in sets}
-    plain = all(map(PLAIN_NAME.fullmatch, {name for one in distinct.values() for name in one}))
-    cells = {}
-    for key, one in distinct.items():
-        if not plain:
-            cells[key] = json.dumps(one, ensure_ascii=False)
-        elif isinstance(one, Mapping):
-            cells[key] = SEPARATOR.join(f"{name}:{score!r}" for name, score in one.items())
-        else:
-            cells[key] = SEPARATOR.join(one)
-    return [cells[id(one)] for one in sets]
+    names = {name for one in sets for name in one}
+    if all(map(PLAIN_NAME.fullmatch, names)) and not any(isinstance(one, Mapping) for one in sets):
+        return [SEPARATOR.join(one) for one in sets]
+    return [json.dumps(one, ensure_ascii=False) for one in sets]
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:

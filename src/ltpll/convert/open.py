@@ -148,8 +148,8 @@ def read_as_plain_table(
 ) -> Converted:
     """Read a file of another program as a table with the same examples, sets and labels.
 
-    Where the file has scores, candidates are written with them, as in `fox:0.6|dog:0.3`. Where it
-    has votes of annotators, the table has one row for each vote.
+    Where the file has scores, candidates are written with them, as in `{"fox": 0.6, "dog": 0.3}`.
+    Where it has votes of annotators, the table has one row for each vote.
 
     Raises:
         InputError: The file cannot be read, or is a table already.

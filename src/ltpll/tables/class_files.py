@@ -100,5 +100,7 @@ def read_taxonomy(path: Path) -> Taxonomy:
         before = parents.setdefault(name, parent)
         if before != parent:
             given = f"{table.describe_row(i)} gives {shown(name)} the parent {shown(parent)}"
-            raise InputError(f"{given}, but it had {shown(before or 'none')} before: keep one of them.")
+            raise InputError(
+                f"{given}, but it had {shown(before or 'none')} before: keep one of them."
+            )
     return Taxonomy(parents)

@@ -226,7 +226,7 @@ def _set_reader(
         return None
     advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
     index = table.column(reading.candidates, advice)
-    return SetColumn(table, index, reading.separator, reading.classes)
+    return SetColumn(table, index, reading.separator)
 
 
 def _label_column(

@@ -54,8 +54,8 @@ class Reading:
     mass: Annotated[float, Within(0, 1, open_below=True)] | None = None
     """The candidates are the fewest classes whose probabilities sum to this."""
     scores: Literal["weights", "none"] = "weights"
-    """What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or
-    none."""
+    """What scores such as {"fox": 0.6, "dog": 0.3}, or probabilities, are for: weights of the
+    candidates, or none."""
     empty: Literal["stop", "all"] = "stop"
     """What an empty set means: stop (a mistake), or all (every class)."""
     taxonomy: FilePath | None = None

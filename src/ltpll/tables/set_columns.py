@@ -31,10 +31,8 @@ BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 class SetColumn(TextSets):
     """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
 
-    def __init__(
-        self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(separator, table.describe_row, classes)
+    def __init__(self, table: Table, index: int, separator: str) -> None:
+        super().__init__(separator, table.describe_row)
         self.table, self.index, self.indices = table, index, [index]
 
     def add_batch(self, batch: TableBatch) -> None:
@@ -57,7 +55,7 @@ class SetColumn(TextSets):
                 f"lists of {kind}, some of which are not text: give lists of names in UTF-8."
             ) from None
         sizes = pc.fill_null(pc.list_value_length(column), 0)
-        self.add_lists(names, sizes.to_numpy(zero_copy_only=False), batch.first)
+        self.add_lists(names, sizes.to_numpy(zero_copy_only=False))
 
 
 class ClassColumns(CollectedSets):
