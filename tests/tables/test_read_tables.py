@@ -1033,7 +1033,7 @@ BAD_TEXTS = {
     "no worker": (
         "task,label\n1,a\n",
         {"annotators": "union"},
-        "unclear which column of t.csv holds the annotators",
+        "unclear which column of t.csv holds the workers",
     ),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",

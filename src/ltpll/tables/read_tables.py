@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,12 +41,12 @@ from ltpll.tables.streaming import ReadProgress, Table
 
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"
-CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
-# Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
+# Columns of annotations that need not be named. Of tasks and annotators, the first one counts; which
+# column holds the annotations is not guessed, since another one may hold the true labels.
 USUAL_NAMES = {
-    "task": "task image img picture photo item example sample question object id path file",
-    "worker": "worker annotator user rater labeler labeller coder judge expert",
-    "annotation": "label choice answer annotation response vote class category",
+    "task": ("task", "image", "item", "id", "path"),
+    "worker": ("worker", "annotator", "user", "rater"),
+    "annotation": ("annotation", TRUE_LABEL, "choice", "answer"),
 }
 # Columns that are never features, even if others have their roles, because they would give labels away.
 USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
@@ -382,7 +381,7 @@ def _read_annotations(
     if reading.task is None and reading.id != Reading.id:
         named["task"] = reading.id
     others = {what: table.names[index] for what, index in indices.items() if what != "path"}
-    columns = _annotation_columns(table, named, reading.path, others)
+    columns = _annotation_columns(table, named, others)
     indices |= {what: table.column(name) for what, name in columns.items()}
     texts = {what: TextColumn(table, index, repeated=True) for what, index in indices.items()}
     features = Features(table, reading, list(texts.values()), **options)
@@ -448,12 +447,12 @@ def _read_annotations(
 
 
 def _annotation_columns(
-    table: Table, named: Mapping[str, str | None], path: str | None, others: Mapping[str, str]
+    table: Table, named: Mapping[str, str | None], others: Mapping[str, str]
 ) -> dict[str, str]:
     """Find the columns of tasks, workers, annotations and, if there are any, true labels.
 
-    True labels are never taken for annotations. `named` are the columns that the user named, by
-    role, and `others` those that hold something else; `path` holds the tasks if no other one does.
+    `named` are the columns that the user named, by role, and `others` those that hold something
+    else.
     """
     given = {
         role: table.names[table.column(name)] for role, name in named.items() if name is not None
@@ -461,35 +460,21 @@ def _annotation_columns(
     for role, name in given.items():
         _check_one_role(name, role, {other: same for other, same in given.items() if other != role})
     _check_one_role(given.get("label"), "label", others)
-    free = [name for name in table.names if name not in {*given.values(), *others.values()}]
+    free = {*table.names} - {*given.values(), *others.values()}
     found: dict[str, str] = {}
-    for role, content in CONTENT.items():
-        possible = [name for name in free if _usual(name, role)]
-        if role == "task":
-            others_first = [name for name in possible if name != path]
-            possible = others_first or [name for name in free if name == path]
-        if role != "annotation" and role in possible:
-            # Which column holds the annotations is not guessed: others may hold the true labels.
-            possible = [role]
-        if role not in given and len(possible) != 1:
+    for role, usual in USUAL_NAMES.items():
+        possible = [name for name in usual if name in free]
+        if role not in given and (not possible or (role == "annotation" and len(possible) > 1)):
             raise InputError(
-                f"It is unclear which column of {table.path} holds the {content}: it has "
+                f"It is unclear which column of {table.path} holds the {role}s: it has "
                 f"{format_names(table.names)}; name the columns with the settings "
                 "table.task, table.worker and table.annotation (true labels, which table.label "
                 "names, are never annotations)."
             )
         found[role] = given.get(role) or possible[0]
-    if "label" in given:
-        found["label"] = given["label"]
-    elif TRUE_LABEL in free and TRUE_LABEL not in found.values():
-        found["label"] = TRUE_LABEL
+    if "label" in given or (TRUE_LABEL in free and TRUE_LABEL not in found.values()):
+        found["label"] = given.get("label", TRUE_LABEL)
     return found
-
-
-def _usual(name: str, role: str) -> bool:
-    """Whether a column with this name usually holds tasks, annotators or annotations."""
-    plain, usual = re.sub(r"[\W_]", "", name.lower()), USUAL_NAMES[role].split()
-    return plain in usual or re.sub("(id|name|path|file)$", "", plain) in usual
 
 
 def _once_per_task(

@@ -64,11 +64,11 @@ class Reading:
     """Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes)
     or top-3."""
     task: str | None = None
-    """Column of annotated examples; found by usual names such as task, image, item, id or path."""
+    """Column of annotated examples; by default task, image, item, id or path."""
     worker: str | None = None
-    """Column of annotators; found by usual names such as worker, annotator, user or rater."""
+    """Column of annotators; by default worker, annotator, user or rater."""
     annotation: str | None = None
-    """Column of annotated labels; found by usual names such as label, choice or answer."""
+    """Column of annotated labels; by default annotation, label, choice or answer."""
     vote_weights: Literal["reliability", "counts", "none"] = "reliability"
     """How votes weight the candidates: by the annotators' estimated reliability, by their number,
     or not at all."""
