@@ -226,10 +226,13 @@ def run_strings(case: bytes, folder: Path) -> None:
 
 
 def run_arrays(case: bytes, folder: Path) -> None:
+    from ltpll.tables.opening import read_array
+
     option = case[0] % 3 if case else 0
     path = folder / ("t.npz" if case[1:3] == b"PK" else "t.npy")
     path.write_bytes(case[1:])
-    check_candidates(read_candidates(path, (None, "candidates", "a")[option]).candidates)
+    found = read_array(path, lambda names: (names or ["x"])[0] if option else "candidates")
+    check_candidates(Candidates.from_matrix(found))
 
 
 # ---- settings, checkpoints, records --------------------------------------------------------------

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.convert.open import read_candidates, read_label_table
+from ltpll.convert.open import read_label_table
 from ltpll.errors import InputError
+from ltpll.tables.opening import read_array
 from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
@@ -112,11 +113,7 @@ def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, set
         (tmp_path / name).write_bytes(content)
         found = read_label_table(tmp_path / name, reading).candidates
         assert [{found.classes[c] for c in found.row(i)} for i in range(len(found))] == truth, name
-    (tmp_path / "a.npz").write_bytes(npz(candidates=matrix))
-    np.save(tmp_path / "a.npy", matrix)
     for found in (
-        read_candidates(tmp_path / "a.npz").candidates,
-        read_candidates(tmp_path / "a.npy").candidates,
         Candidates.of(pd.Series(joined), classes=classes),
         Candidates.of(joined, classes=classes),
         Candidates.of(np.asarray(joined), classes=classes),
@@ -216,7 +213,9 @@ def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, p
             archive.writestr("candidates.npy", content)
     else:
         path.write_bytes(content)
-    assert "does not hold plain arrays, or is truncated" in refusal(lambda: read_candidates(path))
+    assert "does not hold plain arrays, or is truncated" in refusal(
+        lambda: read_array(path, "".join)
+    )
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):
@@ -224,7 +223,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path):
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes", "text")
-    assert "does not hold plain arrays" in refusal(lambda: read_candidates(tmp_path / "a.npz"))
+    assert "does not hold plain arrays" in refusal(lambda: read_array(tmp_path / "a.npz", "".join))
 
 
 def test_a_class_number_that_asks_for_billions_of_classes_is_refused():
@@ -233,8 +232,6 @@ def test_a_class_number_that_asks_for_billions_of_classes_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["V8", "S1", "U1", "M8[s]", "c16"])
-def test_a_matrix_of_something_else_than_numbers_is_refused(tmp_path, kind):
-    np.save(tmp_path / "a.npy", np.zeros((2, 2), dtype=kind))
-    assert "A candidate matrix holds numbers" in refusal(
-        lambda: read_candidates(tmp_path / "a.npy")
-    )
+def test_a_matrix_of_something_else_than_numbers_is_refused(kind):
+    matrix = np.zeros((2, 2), dtype=kind)
+    assert "A candidate matrix holds numbers" in refusal(lambda: Candidates.from_matrix(matrix))

@@ -15,10 +15,10 @@ import scipy.sparse
 from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.convert.open import read_candidates, read_label_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables import memory_limits as expansion
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
-from ltpll.tables.opening import whole_table
+from ltpll.tables.opening import read_array, whole_table
 from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
@@ -136,7 +136,7 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
 
 def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused(tmp_path):
     path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
-    assert "is truncated" in refusal(lambda: read_candidates(path))
+    assert "is truncated" in refusal(lambda: read_array(path, "".join))
 
 
 @pytest.mark.parametrize(("value", "millions"), [(1.5, 70), ("cat|dog", 20), (["cat", "dog"], 10)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,10 +16,9 @@ from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import read_label_studio
 from ltpll.convert.matlab import convert_mat
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
-from ltpll.tables.opening import ARRAY_SUFFIXES, open_table, read_array
+from ltpll.tables.opening import open_table
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
@@ -179,22 +178,18 @@ class LabelledSets(NamedTuple):
 def read_candidates(
     path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
 ) -> LabelledSets:
-    """Read candidate sets in every way that training can, or from an array of zeros and ones.
+    """Read candidate sets in every way that training can.
 
     Args:
-        path: A table, an .npz, .npy or .mat file, JSON of a labelling tool or detector, or a
-            folder of pictures.
-        column: The column or array that holds the sets; by default the only one, or else the column
-            that `reading` names.
+        path: A table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+        column: The column that holds the sets; by default the only one, or else the column that
+            `reading` names.
         reading: How to read a table; ids, paths and features are not read.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
     """
-    kind = path.suffix.lower()
-    if kind in ARRAY_SUFFIXES:
-        return _sets_of_array(path, column, reading)
-    is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
+    is_table = not (path.is_dir() or path.suffix.lower() == ".mat" or is_tool_file(path))
     made_of = reading.class_columns or reading.probability_columns or reading.annotators
     if column is not None and (made_of or not is_table):
         raise InputError(
@@ -209,21 +204,3 @@ def read_candidates(
     found = read_label_table(path, reading)
     assert found.candidates is not None
     return LabelledSets(found.candidates, found.labels, found.notes)
-
-
-def _sets_of_array(path: Path, column: str | None, reading: Reading) -> LabelledSets:
-    named = [name for name in reading.given() if name != "candidates"]
-    if column is not None and path.suffix.lower() == ".npy":
-        named = ["--candidates"]
-    if named:
-        raise InputError(f"{path} is an array and not a table: omit {named[0]}.")
-
-    def choose(names: Sequence[str]) -> str:
-        if column is not None or len(names) == 1:
-            return column or names[0]
-        raise InputError(
-            f"{path} has the arrays {format_names(names)}: specify with --candidates which of them "
-            "holds the sets."
-        )
-
-    return LabelledSets(Candidates.from_matrix(read_array(path, choose)), None)

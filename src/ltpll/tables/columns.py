@@ -80,9 +80,8 @@ def _first_wrong(cells: Any, kind: Any) -> int:
     return 0
 
 
-def id_key(name: str) -> str:
-    """What ids are compared by, in every file: blanks around them do not count."""
-    return name.strip()
+id_key = str.strip
+"""What ids are compared by, in every file: blanks around them do not count."""
 
 
 class BatchReader(Protocol):
@@ -114,29 +113,40 @@ class TextColumn:
             return np.asarray(self.names.names, dtype=object)[self.codes()]
         return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
 
+    def _keys(self) -> Any:
+        """The texts as ids are compared, in Arrow, which takes a tenth of the time of Python."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.utf8_trim_whitespace(pa.chunked_array(self._parts, pa.string()))
+
     def non_empty_values(self, advice: str) -> npt.NDArray[np.object_]:
         """The texts, none of which may be empty; a refusal ends with the advice."""
-        values = self.values()
-        for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
+        empty = -1
+        if self.repeated:
+            found = np.flatnonzero(self.codes() == self.names.number.get("", -1))
+            empty = int(found[0]) if len(found) else -1
+        else:
+            empty = self._keys().index("").as_py()
+        if empty >= 0:
             name = shown(self.table.names[self.index])
-            raise InputError(
-                f"{self.table.describe_row(i)} is empty in the column {name}: {advice}."
-            )
-        return values
+            row = self.table.describe_row(empty)
+            raise InputError(f"{row} is empty in the column {name}: {advice}.")
+        return self.values()
 
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
         values = self.non_empty_values("name every example")
-        first: dict[str, int] = {}
-        for i, value in enumerate(values):
-            before = first.setdefault(id_key(value), i)
-            if before != i:
-                earlier = self.table.describe_row(before).replace("Row", "row", 1)
-                raise InputError(
-                    f"{self.table.describe_row(i)} has {shown(value)} in the column "
-                    f"{shown(self.table.names[self.index])}, and so has {earlier}: "
-                    "names must be distinct; rename or drop one of the two, or add a column of ids."
-                )
+        if len(self._keys().unique()) < len(values):
+            first: dict[str, int] = {}
+            keys = map(id_key, values)
+            i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
+            earlier = self.table.describe_row(first[id_key(values[i])]).replace("Row", "row", 1)
+            raise InputError(
+                f"{self.table.describe_row(i)} has {shown(values[i])} in the column "
+                f"{shown(self.table.names[self.index])}, and so has {earlier}: "
+                "names must be distinct; rename or drop one of the two, or add a column of ids."
+            )
         return values
 
 
