@@ -521,43 +521,6 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
 
 
 @cache
-def mat_seeds() -> list[bytes]:
-    import scipy.io
-    import scipy.sparse
-
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 3))
-    sets = (rng.random((6, 5)) < 0.5).astype(float)
-    sets[:, 0] = 1
-    y = np.arange(6)[None] % 5 + 1.0
-    found = []
-    for options in ({}, {"do_compression": True}, {"format": "4"}):
-        for kind in (np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8)):
-            content = io.BytesIO()
-            arrays = {
-                "data": x,
-                "partial_target": kind(sets),
-                "target": kind(np.eye(5)[[0, 1, 2, 3, 4, 0]]) if len(found) % 2 else y,
-            }
-            scipy.io.savemat(content, arrays, **options)
-            found.append(content.getvalue())
-    content = io.BytesIO()
-    scipy.io.savemat(
-        content,
-        {
-            "other": {"a": 1, "b": "x"},
-            "data": np.asarray([[1, "a"]], dtype=object),
-            "target": "text",
-        },
-    )
-    return [
-        *found,
-        content.getvalue(),
-        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600,
-    ]
-
-
-@cache
 def array_seeds() -> list[bytes]:
     matrix = np.asarray([[1, 0, 1], [0, 1, 0]])
     found = []

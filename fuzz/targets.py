@@ -17,7 +17,6 @@ import numpy as np
 from fuzz import seeds
 from fuzz.mutations import (
     Mutation,
-    compressed_mutation,
     json_mutation,
     mutated,
     mutated_tree,
@@ -156,17 +155,6 @@ def run_taxonomy(case: bytes, folder: Path) -> None:
     for member in list(found.names)[:50]:
         assert set(found.classes_below(member)) <= set(found.leaves)
     check_table(read_label_table(table, Reading(taxonomy=str(path))))
-
-
-def run_mat(case: bytes, folder: Path) -> None:
-    path = folder / "t.mat"
-    path.write_bytes(case[1:])
-    options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
-    check_table(
-        read_label_table(
-            path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"
-        )
-    )
 
 
 JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
@@ -551,14 +539,6 @@ TARGETS: dict[str, Target] = {
             3,
             seeds.TAXONOMY_TOKENS,
             [seeds.cells_mutation(b",\t\n ", seeds.TAXONOMY_TOKENS)],
-        ),
-        Target(
-            "mat",
-            run_mat,
-            seeds.mat_seeds,
-            4,
-            (b"data", b"partial_target", b"target", b"IM", b"MI"),
-            [compressed_mutation],
         ),
         Target(
             "arrays",

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.io import savemat
 from typer.testing import CliRunner
 
 from ltpll.analysis import (
@@ -161,19 +160,6 @@ TABLES = {
     + "".join(f"{i}.png\t{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
     "lists.csv": "file,sets\n" + "".join(f'{i}.png,"{row}"\n' for i, row in enumerate(ROWS)),
 }
-
-
-@pytest.mark.parametrize("sides", ["classes × rows", "rows × classes"])
-def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
-    matrix = MATRIX if sides == "rows × classes" else MATRIX.T
-    savemat(
-        tmp_path / "t.mat",
-        {"data": np.arange(10.0).reshape(5, 2), "partial_target": matrix.astype(float)},
-    )
-    named = [[str(1 + c) for c in np.flatnonzero(row)] for row in MATRIX]
-    assert without_source(as_json(tmp_path / "t.mat")) == plain(describe(Candidates.of(named)))
-    found = CliRunner().invoke(app, ["describe", str(tmp_path / "t.mat"), "--candidates", "sets"])
-    assert "omit --candidates" in str(found.exception)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.io
 
 from ltpll.convert.open import read_as_plain_table, read_label_table
 from ltpll.tables.reading import Reading
@@ -78,23 +77,6 @@ def test_training_reads_the_same_from_the_source_and_from_its_table(tmp_path, ca
     made = read_as_plain_table(source, reading)
     write_table(table, made.columns)
     check_same(read_label_table(table, made.reading), read_label_table(source, reading))
-
-
-def test_a_matlab_file_becomes_a_table_with_its_features(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 3)).astype(np.float32)
-    sets = np.asarray([[1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1], [1, 0, 0]])
-    arrays = {"data": x, "partial_target": sets.T, "target": np.eye(3)[:, [0, 1, 2, 0, 2, 0]]}
-    scipy.io.savemat(tmp_path / "t.mat", arrays)
-    printed = ltpll("convert", tmp_path / "t.mat", "--out", tmp_path / "t.csv")
-    assert "Wrote 6 rows" in printed
-    found = read_label_table(tmp_path / "t.csv")
-    check_same(found, read_label_table(tmp_path / "t.mat"))
-    assert found.feature_names == ("data_1", "data_2", "data_3")
-    arrays["partial_target"] = np.vstack([sets.T, np.zeros(6)])  # a class that no set names
-    arrays["target"] = np.eye(4)[:, [3, 1, 2, 0, 2, 0]]
-    scipy.io.savemat(tmp_path / "t.mat", arrays)
-    assert read_label_table(tmp_path / "t.mat").candidates.n_classes == 4
 
 
 def test_the_command_prints_how_to_train_on_its_table(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The convert command: files of labelling tools, detectors and MATLAB, as plain tables."""
+"""The convert command: files of labelling tools and detectors, as plain tables."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def convert(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Export of Label Studio, predictions of SpeciesNet, results of MegaDetector "
-            "(.json, .jsonl), or a MATLAB file (.mat).",
+            help="Export of Label Studio, predictions of SpeciesNet, or results of "
+            "MegaDetector (.json, .jsonl).",
         ),
     ],
     out: TableOut,
 ) -> None:
-    """Write the file of a labelling tool, a detector or MATLAB as a table that `ltpll train` reads.
+    """Write the file of a labelling tool or a detector as a table that `ltpll train` reads.
 
-    Votes of several annotators become one row each; scores are written behind the names.
+    Votes of several annotators become one row each; scores are written as JSON.
     """
     from ltpll.cli.progress import reading_progress
     from ltpll.convert.open import read_as_plain_table

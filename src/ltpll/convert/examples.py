@@ -85,10 +85,7 @@ class Converted:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         names = self.columns.get("task", self.columns.get("id"))
-        arrays = [
-            pa.array(values) if isinstance(values, np.ndarray) else text_array(path, values)
-            for values in self.columns.values()
-        ]
+        arrays = [text_array(path, values) for values in self.columns.values()]
         table = ArrowTable(
             pa.table(arrays, names=[*self.columns]),
             path,

@@ -14,7 +14,6 @@ from ltpll.candidates import Candidates
 from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import read_label_studio
-from ltpll.convert.matlab import convert_mat
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
@@ -46,7 +45,7 @@ def read_label_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+    """Read a table, JSON of a labelling tool or detector, or a folder of pictures.
 
     The sets of a folder's pictures are the names of the folders in it, such as `cat|fox`; those of
     pictures that are in none of them are empty. If all of these folders are splits, such as `train`
@@ -91,8 +90,6 @@ def _converted(
     path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
 ) -> Converted | None:
     """The file of another program as a table; None for a table or a folder."""
-    if path.suffix.lower() == ".mat" and not path.is_dir():
-        return convert_mat(path, reading, needs_candidates)
     if path.is_dir() or not is_tool_file(path):
         return None
     reading.check(is_json=True)
@@ -156,8 +153,8 @@ def read_as_plain_table(
     made = _converted(path, reading, True, on_progress)
     if made is None:
         raise InputError(
-            f"{path} is not a file of a labelling tool, a detector or MATLAB (.json, .jsonl, "
-            ".ndjson, .mat): tables are read by ltpll train as they are."
+            f"{path} is not a file of a labelling tool or a detector (.json, .jsonl, .ndjson): "
+            "tables are read by ltpll train as they are."
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
     names = ("annotators", "annotation")
@@ -181,7 +178,7 @@ def read_candidates(
     """Read candidate sets in every way that training can.
 
     Args:
-        path: A table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+        path: A table, JSON of a labelling tool or detector, or a folder of pictures.
         column: The column that holds the sets; by default the only one, or else the column that
             `reading` names.
         reading: How to read a table; ids, paths and features are not read.
@@ -189,7 +186,7 @@ def read_candidates(
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
     """
-    is_table = not (path.is_dir() or path.suffix.lower() == ".mat" or is_tool_file(path))
+    is_table = not (path.is_dir() or is_tool_file(path))
     made_of = reading.class_columns or reading.probability_columns or reading.annotators
     if column is not None and (made_of or not is_table):
         raise InputError(

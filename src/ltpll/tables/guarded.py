@@ -1,6 +1,6 @@
 """Guarded: binary files of strangers, opened in a child process with a limit of memory and time.
 
-A few wrong bytes make the readers of scipy and pyarrow crash the process. Here only the child dies,
+A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies,
 and the file is refused. The child starts with the first file and serves all later ones. It answers
 with one line of JSON, followed by the plain bytes of arrays; nothing is unpickled.
 """
@@ -11,7 +11,6 @@ import array
 import atexit
 import itertools
 import json
-import math
 import os
 import signal
 import subprocess
@@ -33,40 +32,15 @@ from ltpll.tables.memory_limits import ALWAYS, COPIES, check_expansion, largest_
 SECONDS, BYTES_PER_SECOND = 30.0, 1 << 20  # time for every file, and more for large ones
 LONGEST_MESSAGE = 1000
 NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory for each value of a Parquet file
-MAT_NUMBERS = {"double": 8, "single": 4, "logical": 1, "sparse": 0} | {
-    f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)
-}  # bytes per value; entries of sparse arrays are unknown until they are read
-READERS = {"mat": "scipy.io", "parquet": "pyarrow.parquet", "excel": "python_calamine"}
+READERS = {"parquet": "pyarrow.parquet", "excel": "python_calamine"}
 DAMAGED = {
-    "mat": ("a MATLAB file", "damaged, or of version 7.3; save it with -v7"),
     "parquet": ("Parquet", "damaged; write it anew"),
     "excel": (
         "an Excel file",
         "damaged, or protected by a password; save it again, or as .csv",
     ),
 }
-SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
-
-
-def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Read those of the named arrays that a MATLAB file has, as numpy arrays or CSC matrices."""
-    from scipy.sparse import csc_matrix
-
-    shapes, arrays = ask_child("mat", path, *names)
-    found: dict[str, Any] = {}
-    for name, shape in shapes.items():
-        if shape is None:
-            found[name] = arrays.pop(0)
-            continue
-        values, rows, starts, *arrays = arrays
-        try:
-            found[name] = csc_matrix((values, rows, starts), shape=shape)
-            found[name].check_format(full_check=True)
-        except ValueError as error:
-            raise InputError(
-                f"The sparse array {name!r} of {path} is damaged ({first_line(error)})."
-            ) from None
-    return found
+SMALLER = "save fewer rows or columns"
 
 
 def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
@@ -127,8 +101,8 @@ def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDA
 
 
 def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.empty(shape, np.dtype(kind), order="F")
-    if array.size and stream.readinto(array.ravel("K").data.cast("B")) < array.nbytes:
+    array: npt.NDArray[Any] = np.empty(shape, np.dtype(kind))
+    if array.size and stream.readinto(array.data.cast("B")) < array.nbytes:
         raise EOFError
     return array
 
@@ -184,7 +158,6 @@ def _serve() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches both; the parent handles it
     warnings.simplefilter("ignore")
-    warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
     answers.write(b"ready\n")
@@ -195,7 +168,7 @@ def _serve() -> None:
         answer = _answer(task, Path(path), arguments, arrays)
         answers.write(json.dumps(answer).encode() + b"\n")
         for one in arrays if "result" in answer else ():
-            answers.write(one.ravel(order="F").data.cast("B"))
+            answers.write(one.data.cast("B"))
         answers.flush()
 
 
@@ -203,9 +176,8 @@ def _answer(
     task: str, path: Path, arguments: Sequence[str], arrays: list[npt.NDArray[Any]]
 ) -> dict[str, Any]:
     """The result of a task and the types of the `arrays` that it adds, or why there is none."""
-    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
+    tasks: dict[str, Any] = {"parquet": _check_parquet, "excel": _sheet_cells}
     import_module(READERS[task])  # whose own memory does not count
-    # zlib unpacks 128 KiB at a time, which may become 128 MiB, twice for a moment.
     _limit_memory(COPIES * largest_expansion(path.stat().st_size) + ALWAYS)
     try:
         result = tasks[task](path, arguments, arrays)
@@ -229,37 +201,6 @@ def _limit_memory(more: int) -> None:
         limit = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _mat_arrays(
-    path: Path, names: Sequence[str], arrays: list[npt.NDArray[Any]]
-) -> dict[str, tuple[int, ...] | None]:
-    """The shape of each sparse array, None for a dense one; `arrays` gets what they consist of."""
-    from scipy.io import loadmat, whosmat
-    from scipy.sparse import issparse
-
-    shapes: dict[str, tuple[int, ...] | None] = {}
-    with suppress(TypeError):  # raised where another array is an object, which has no shape
-        about = [one for one in whosmat(path, appendmat=False) if one[0] in names]
-        sizes = [math.prod(shape) * MAT_NUMBERS.get(kind, 0) for _, shape, kind in about]
-        check_expansion(path, path.stat().st_size, sum(sizes), SMALLER)
-    found = loadmat(path, appendmat=False, mat_dtype=True, variable_names=list(names))
-    for name in sorted(found.keys() & set(names)):
-        array = found[name]
-        if array.dtype.kind not in "biuf":
-            raise InputError(
-                f"{name!r} of {path} holds cells, text or objects: save plain numbers."
-            )
-        array = array.tocsc() if issparse(array) else array
-        shapes[name] = array.shape if issparse(array) else None
-        parts = [array.data, array.indices, array.indptr] if issparse(array) else [array]
-        arrays += [_native(part) for part in parts]
-    return shapes
-
-
-def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    kind = np.dtype("u1") if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
-    return array.astype(kind, order="F", copy=False)
 
 
 def _check_parquet(path: Path, names: Sequence[str], arrays: list[Any]) -> None:

@@ -83,9 +83,7 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     if kind in LINES:
         return JsonLinesTable(path)
     if kind not in READABLE:
-        raise InputError(
-            f"{path} is not a table: its name must end in {', '.join(READABLE)} or .mat."
-        )
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(READABLE)}.")
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
