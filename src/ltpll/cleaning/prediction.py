@@ -25,7 +25,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.run import Record, read_checked
 from ltpll.runs.run_files import RunFile
-from ltpll.tables.opening import READABLE, is_pattern, open_table
+from ltpll.tables.opening import READABLE, open_table
 from ltpll.tables.reading import Reading
 from ltpll.training.checkpoint import read_checkpoint
 
@@ -74,7 +74,7 @@ def source_for_new_table(
     names: Sequence[str] = ()
     if is_folder:
         reading, names = Reading(), ("path",)
-    elif not is_json and (table.suffix.lower() in READABLE or is_pattern(table)):
+    elif not is_json and table.suffix.lower() in READABLE:
         try:
             names = open_table(table, reading.sheet).names
         except InputError:  # it has no sheet of this name: its only one is read

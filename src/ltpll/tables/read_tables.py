@@ -98,12 +98,12 @@ def read_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table of any kind that `open_table` opens; text files may be larger than memory.
+    """Read a table of any kind that `open_table` opens.
 
     Files of other programs are read by `ltpll.convert.open.read_label_table`.
 
     Args:
-        path: The file, or a pattern for several; a table that was opened; or one in memory, of
+        path: The file; a table that was opened; or one in memory, of
             pandas, polars, pyarrow or another library with Arrow's interface.
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does
