@@ -175,7 +175,7 @@ REFUSED = {
     ),
     "another tool": (
         {"shapes": [], "imagePath": "a.jpg"},
-        "export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet",
+        "export of Label Studio (JSON, not JSON-MIN), predictions of SpeciesNet",
     ),
     "an empty list": ([], "none of the JSON files that are understood"),
 }

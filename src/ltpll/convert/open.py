@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
-from ltpll.convert.label_studio import read_label_studio
+from ltpll.convert.label_studio import TASK, read_label_studio
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
@@ -97,7 +97,7 @@ def _converted(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give an export of Label Studio "
-            "(JSON or JSON-MIN), predictions of SpeciesNet or results of MegaDetector; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
+            "(JSON, not JSON-MIN), predictions of SpeciesNet or results of MegaDetector; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():
@@ -122,11 +122,10 @@ def is_tool_file(path: Path) -> bool:
 def json_format(path: Path) -> Format | None:
     """The tool that wrote a file, by its beginning; None if it is none of those understood."""
     require_file(path)
-    of_tasks = {"data", "annotations", "completions", "annotator", "annotation_id"}
     for key, _, value in json_items(path):
         names = value.keys() if isinstance(value, dict) else set()
         if "candidates" not in names:
-            if key == "" and names & of_tasks:
+            if key == "" and names & TASK:
                 return "Label Studio"
             if key in ("", "predictions") and "filepath" in names:
                 return "SpeciesNet"
