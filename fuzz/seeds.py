@@ -48,14 +48,10 @@ LABEL_STUDIO = (
     b'{"id":1,"data":{"photo":"a.jpg"},"annotations":[{"result":[{"from_name":"c","value":{"choices":["cat","dog"]}}]}]}\n'
     b'{"id":2,"data":{"photo":"b.jpg"},"completions":[{"result":[{"from_name":"c","value":{"choices":["dog"]}}]}]}\n',
 )
-DETECTIONS = (
+SPECIESNET = (
     b'{"predictions":[{"filepath":"a.jpg","classifications":{"classes":["u;mammalia;carnivora;canidae;vulpes;lagopus;fox","v;;;;;;blank"],'
     b'"scores":[0.7,0.2]},"prediction":"x"},{"filepath":"b.jpg","failures":["CLASSIFIER"]},{"filepath":"c.jpg","classifications":{"classes":'
     b'["w;aves;;;;;"],"scores":[1]}}]}',
-    b'{"info":{"format_version":"1.6"},"detection_categories":{"1":"animal"},"images":[{"file":"a\\\\b.jpg","detections":[{"category":"1",'
-    b'"conf":0.9,"bbox":[0,0,1,1],"classifications":[["3",0.6],["1",0.4]]},{"category":"1","conf":0.1}]},{"file":"c.jpg","failure":"x",'
-    b'"detections":null},{"file":"d.jpg","detections":[{"conf":1,"classifications":[["1",0.5]]}]}],"classification_categories":{"1":"elk",'
-    b'"3":"bear"}}',
 )
 JSON_TOKENS = (
     *(

@@ -525,9 +525,9 @@ TARGETS: dict[str, Target] = {
             [json_mutation],
         ),
         Target(
-            "detections",
+            "speciesnet",
             run_json,
-            lambda: seeds.DETECTIONS,
+            lambda: seeds.SPECIESNET,
             len(JSON_READINGS),
             seeds.JSON_TOKENS,
             [json_mutation],

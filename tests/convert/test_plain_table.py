@@ -37,12 +37,6 @@ def speciesnet(names):
     }
 
 
-def megadetector(names):
-    detections = [{"conf": 0.9, "classifications": [["0", 0.8], ["2", 0.1], ["1", 0.05]]}]
-    images = [{"file": "a.jpg", "detections": detections}, {"file": "c.jpg", "detections": None}]
-    return {"images": images, "classification_categories": dict(enumerate(names))}
-
-
 PLAIN, ODD = ["red fox", "dog", "16"], ["a|b", "16:9", "=c, d"]
 SOURCES = {
     "votes": (label_studio(PLAIN), Reading()),
@@ -51,7 +45,6 @@ SOURCES = {
     "scores": (speciesnet(PLAIN), Reading()),
     "scores of odd names": (speciesnet(ODD), Reading()),
     "the highest scores": (speciesnet(PLAIN), Reading(top_k=2)),
-    "detections": (megadetector(PLAIN), Reading()),
 }
 
 

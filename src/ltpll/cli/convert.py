@@ -22,8 +22,7 @@ def convert(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Export of Label Studio, predictions of SpeciesNet, or results of "
-            "MegaDetector (.json, .jsonl).",
+            help="Export of Label Studio, or predictions of SpeciesNet (.json, .jsonl).",
         ),
     ],
     out: TableOut,

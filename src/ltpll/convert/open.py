@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import TASK, read_label_studio
+from ltpll.convert.speciesnet import PICTURE, read_speciesnet
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
@@ -22,17 +22,15 @@ from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
 
-Format = Literal["Label Studio", "SpeciesNet", "MegaDetector"]
+Format = Literal["Label Studio", "SpeciesNet"]
 READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
-    "MegaDetector": read_megadetector,
 }
 # The options of `Reading` that a format has; all others name columns of a table.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass", "scores"),
-    "MegaDetector": ("top_k", "mass", "scores"),
 }
 
 
@@ -97,7 +95,8 @@ def _converted(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give an export of Label Studio "
-            "(JSON, not JSON-MIN), predictions of SpeciesNet or results of MegaDetector; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
+            "(JSON, not JSON-MIN), predictions of SpeciesNet, or a table (.csv, .tsv, .parquet, "
+            ".xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():
@@ -127,12 +126,8 @@ def json_format(path: Path) -> Format | None:
         if "candidates" not in names:
             if key == "" and names & TASK:
                 return "Label Studio"
-            if key in ("", "predictions") and "filepath" in names:
+            if key in ("", "predictions") and PICTURE in names:
                 return "SpeciesNet"
-            if key in ("detection_categories", "classification_categories"):
-                return "MegaDetector"
-            if key in ("", "images") and "file" in names:
-                return "MegaDetector"
         if key == "":
             return None
     return None

@@ -2,14 +2,12 @@
 
 A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies,
 and the file is refused. The child starts with the first file and serves all later ones. It answers
-with one line of JSON, followed by the plain bytes of arrays; nothing is unpickled.
+with one line of JSON; nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import array
 import atexit
-import itertools
 import json
 import os
 import signal
@@ -22,9 +20,6 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ltpll.errors import InputError, first_line, printable
 from ltpll.tables.memory_limits import ALWAYS, COPIES, check_expansion, largest_expansion
@@ -64,7 +59,7 @@ _child: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 
 
-def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+def ask_child(task: str, path: Path, *arguments: str) -> Any:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
@@ -80,8 +75,7 @@ def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDA
                 child.stdin.flush()
             timer.start()
             answer = json.loads(child.stdout.readline())
-            arrays = [_received_array(child.stdout, *about) for about in answer.get("arrays", ())]
-        except (json.JSONDecodeError, EOFError):  # no answer, or one that is cut off
+        except json.JSONDecodeError:  # no answer, or one that is cut off
             end_child()
             slow = time.monotonic() - start >= seconds
             reason = f"takes more than {seconds:.0f} s" if slow else "crashes its reader"
@@ -97,14 +91,7 @@ def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDA
         raise InputError(
             printable(answer["refused"].replace(absolute, str(path)))[:LONGEST_MESSAGE]
         )
-    return answer["result"], arrays
-
-
-def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.empty(shape, np.dtype(kind))
-    if array.size and stream.readinto(array.data.cast("B")) < array.nbytes:
-        raise EOFError
-    return array
+    return answer["result"]
 
 
 def _running_child() -> subprocess.Popen[bytes]:
@@ -164,23 +151,17 @@ def _serve() -> None:
     answers.flush()
     for line in sys.stdin.buffer:
         task, path, *arguments = json.loads(line)
-        arrays: list[npt.NDArray[Any]] = []
-        answer = _answer(task, Path(path), arguments, arrays)
-        answers.write(json.dumps(answer).encode() + b"\n")
-        for one in arrays if "result" in answer else ():
-            answers.write(one.data.cast("B"))
+        answers.write(json.dumps(_answer(task, Path(path), arguments)).encode() + b"\n")
         answers.flush()
 
 
-def _answer(
-    task: str, path: Path, arguments: Sequence[str], arrays: list[npt.NDArray[Any]]
-) -> dict[str, Any]:
-    """The result of a task and the types of the `arrays` that it adds, or why there is none."""
+def _answer(task: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    """The result of a task, or why there is none."""
     tasks: dict[str, Any] = {"parquet": _check_parquet, "excel": _sheet_cells}
     import_module(READERS[task])  # whose own memory does not count
     _limit_memory(COPIES * largest_expansion(path.stat().st_size) + ALWAYS)
     try:
-        result = tasks[task](path, arguments, arrays)
+        return {"result": tasks[task](path, arguments)}
     except InputError as error:
         return {"refused": str(error)}
     except MemoryError:
@@ -188,7 +169,6 @@ def _answer(
         return {"refused": f"{path} is not read because {reason}: {SMALLER}."}
     except Exception as error:  # damaged files fail in unforeseeable ways
         return {"refused": str(damaged_error(task, path, error))}
-    return {"result": result, "arrays": [(one.dtype.str, one.shape) for one in arrays]}
 
 
 def _limit_memory(more: int) -> None:
@@ -203,7 +183,7 @@ def _limit_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _check_parquet(path: Path, names: Sequence[str], arrays: list[Any]) -> None:
+def _check_parquet(path: Path, names: Sequence[str]) -> None:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     expanded, wanted = 0, set(names)
@@ -259,11 +239,10 @@ def _text_sizes(cells: Any) -> tuple[int, int]:
     return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(cells.indices)).as_py() or 0
 
 
-def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:
-    """The sheets of an Excel file with data, and the width of the chosen or only one.
+def _sheet_cells(path: Path, chosen: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The sheets of an Excel file with data, and the cells of the chosen or only one.
 
-    If it is clear which one, `arrays` gets the ends of the texts of its cells, row by row and
-    beginning with 0, and all texts in UTF-8. Macros are not run.
+    There are no cells if it is not clear which one it is. Macros are not run.
     """
     import zipfile
 
@@ -278,14 +257,8 @@ def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[
     all_sheets = [book.get_sheet_by_name(name) for name in kinds if "Work" in kinds[name]]
     sheets = {one.name: one for one in all_sheets if any(map(any, one.iter_rows()))}
     found = [name for name in sheets if name in (chosen or sheets)]
-    if len(found) != 1:
-        return [*sheets], 0
-    data, ends = bytearray(), array.array("q", [0])
-    for cell in itertools.chain.from_iterable(sheets[found[0]].iter_rows()):
-        data += _text_of_cell(cell).encode()
-        ends.append(len(data))
-    arrays += [np.frombuffer(ends, np.int64), np.frombuffer(data, np.uint8)]
-    return [*sheets], sheets[found[0]].width
+    rows = sheets[found[0]].iter_rows() if len(found) == 1 else ()
+    return [*sheets], [[_text_of_cell(cell) for cell in row] for row in rows]
 
 
 def _text_of_cell(cell: Any) -> str:

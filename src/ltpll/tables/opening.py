@@ -94,31 +94,24 @@ class SheetTable(ArrowTable):
 
     def __init__(self, path: Path, sheet: str | None = None) -> None:
         import pyarrow as pa
-        import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         with required_by("An Excel file", install="'ltpll[excel]'", otherwise=", or save .csv"):
             import python_calamine  # noqa: F401
 
-        (sheets, width), arrays = ask_child("excel", path, *([] if sheet is None else [sheet]))
+        sheets, rows = ask_child("excel", path, *([] if sheet is None else [sheet]))
         if not sheets:
             raise InputError(f"{path} is empty: it has no header with column names.")
-        if not arrays:
+        if not rows:
             has = "several sheets" if sheet is None else f"no sheet {shown(sheet)}"
             raise InputError(
                 f"{path} has {has} with data: keep one of {format_names(sheets)}, or choose it in "
                 f"training with {option('sheet', sheets[0])}."
             )
-        ends, data = (pa.py_buffer(array) for array in arrays)
-        cells = pa.LargeStringArray.from_buffers(len(arrays[0]) - 1, ends, data)
-        cells.validate(full=True)
-        cells = without_apostrophes(cells)
-        filled = pc.not_equal(pc.utf8_trim_whitespace(cells), "")
-        filled = filled.to_numpy(zero_copy_only=False).reshape(-1, width)
-        places = np.arange(len(cells)).reshape(-1, width)
-        places = places[filled.any(axis=1)][:, filled.any(axis=0)]
-        names = [name.strip() for name in cells.take(places[0]).to_pylist()]
-        columns = [cells.take(column) for column in places[1:].T]
-        super().__init__(pa.Table.from_arrays(columns, names=names), path)
+        filled = [row for row in rows if any(map(str.strip, row))]
+        columns = [column for column in zip(*filled, strict=True) if any(map(str.strip, column))]
+        cells = [without_apostrophes(pa.array(column, pa.string())) for column in columns]
+        names = [column[0].as_py().strip() for column in cells]
+        super().__init__(pa.Table.from_arrays([column[1:] for column in cells], names=names), path)
         self.schema = None  # texts may be numbers
 
 
