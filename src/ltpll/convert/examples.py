@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.candidates.cells import SEPARATOR
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 from ltpll.tables.opening import text_array
@@ -19,11 +16,7 @@ from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress
 
-# Names that mean nothing else in a cell; others are written as JSON.
-PLAIN_NAME = re.compile(r"\w[\w .()-]*")
-Kind = type | tuple[type, ...]
-NUMBER: Kind = (int, float)
-KINDS: dict[Kind, str] = {str: "text", list: "a list", NUMBER: "a number"}
+KINDS: dict[type, str] = {str: "text", list: "a list"}
 
 
 # ---- objects of JSON -----------------------------------------------------------------------------
@@ -39,18 +32,18 @@ class JsonFile:
     on_progress: ReadProgress | None
 
 
-def member(value: Any, key: str, kind: Kind) -> Any:
-    """A member of an object if it has this type, otherwise None; true and false are not numbers."""
+def member(value: Any, key: str, kind: type) -> Any:
+    """A member of an object if it has this type, otherwise None."""
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+    return found if isinstance(found, kind) else None
 
 
-def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
+def required(where: str, value: Any, /, **kinds: type) -> list[Any]:
     """The members of an object, each of which must have its type; text must not be blank.
 
     Examples:
-        >>> required("Entry 1", {"name": "fox", "score": 0.5}, name=str, score=NUMBER)
-        ['fox', 0.5]
+        >>> required("Entry 1", {"name": "fox", "scores": [0.5]}, name=str, scores=list)
+        ['fox', [0.5]]
     """
     found = [member(value, key, kind) for key, kind in kinds.items()]
     for key, one in zip(kinds, found, strict=True):
@@ -96,21 +89,6 @@ class Converted:
         if self.urls is not None:
             urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
         return replace(found, columns=self.fields, urls=urls, notes=self.notes)
-
-
-def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:
-    """Sets as text: objects of JSON if they have scores.
-
-    Examples:
-        >>> as_cells([["cat", "dog"], ["fox"]])
-        ['cat|dog', 'fox']
-        >>> as_cells([{"cat": 0.5}])
-        ['{"cat": 0.5}']
-    """
-    names = {name for one in sets for name in one}
-    if all(map(PLAIN_NAME.fullmatch, names)) and not any(isinstance(one, Mapping) for one in sets):
-        return [SEPARATOR.join(one) for one in sets]
-    return [json.dumps(one, ensure_ascii=False) for one in sets]
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from ltpll.candidates.parsing import ROUNDING
-from ltpll.convert.examples import Converted, JsonFile, as_cells, required, skipped
+from ltpll.convert.examples import Converted, JsonFile, required, skipped
 from ltpll.errors import InputError, shown
 from ltpll.tables.json_stream import json_items
 from ltpll.tables.memory_limits import check_expansion
@@ -65,9 +66,10 @@ def read_speciesnet(source: JsonFile) -> Converted:
     if source.needs_candidates or (all(scored.values()) and are_classes):
         kept = {picture: scores for picture, scores in scored.items() if scores}
         notes = skipped(len(scored) - len(kept), len(scored), "picture", "no classification")
-        columns = {"id": [*kept], "candidates": as_cells([*kept.values()])}
-        size, advice = sum(map(len, columns["candidates"])), "give pictures fewer classes"
-        check_expansion(path, path.stat().st_size, size, advice)
+        cells = [json.dumps(scores, ensure_ascii=False) for scores in kept.values()]
+        columns = {"id": [*kept], "candidates": cells}
+        advice = "give pictures fewer classes"
+        check_expansion(path, path.stat().st_size, sum(map(len, cells)), advice)
     columns["path"] = columns["id"]
     reading = Reading(classes=limits.classes, scores=limits.scores)
     return Converted(columns, reading, "The picture", notes)

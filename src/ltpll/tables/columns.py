@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ltpll.candidates.cells import NameCodes
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
-from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.number_types import blurred_by_float32
 from ltpll.tables.dialect import COMMA_NUMBER, NUMBER
 from ltpll.tables.streaming import ReadProgress, Table, TableBatch
 
@@ -166,14 +166,11 @@ def read_rows(
 # ---- numbers -------------------------------------------------------------------------------------
 
 
-def parse_numbers(
-    table: Table, batch: TableBatch, index: int, dtype: Any = np.float32
-) -> npt.NDArray[Any]:
-    """A column of a batch as numbers of a float type, NaN where a number is missing."""
+def parse_numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float64]:
+    """A column of a batch as numbers, NaN where one is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    number = pa.from_numpy_dtype(dtype)
     column = batch.columns[index]
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -183,19 +180,19 @@ def parse_numbers(
             with suppress(pa.ArrowException):
                 # Bytes are parsed without checking for UTF-8, since other text is not a number either.
                 plain = column.view(pa.string()) if kind == pa.binary() else column
-                return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
-        return _parsed(texts(table, batch, index), number, batch.decimal)
+                return plain.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
+        return _parsed(texts(table, batch, index), batch.decimal)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    elif not pa.types.is_decimal(kind) and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    ):
         raise NotNumericError(0)
-    found = pc.fill_null(column.cast(number, safe=False), np.nan)
+    found = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(cells: Any, number: Any, decimal: str) -> npt.NDArray[Any]:
+def _parsed(cells: Any, decimal: str) -> npt.NDArray[np.float64]:
     """Parse numbers with surrounding blanks, decimal commas or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -207,9 +204,9 @@ def _parsed(cells: Any, number: Any, decimal: str) -> npt.NDArray[Any]:
         point = pc.match_substring(trimmed, ".")
         trimmed = pc.if_else(point, "a point", pc.replace_substring(trimmed, ",", "."))
     try:
-        return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
+        return trimmed.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumericError(_first_wrong(trimmed, number)) from None
+        raise NotNumericError(_first_wrong(trimmed, pa.float64())) from None
 
 
 def not_a_number_error(
@@ -299,14 +296,11 @@ class FeatureColumns:
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
-                values = parse_numbers(self.table, batch, index, block.dtype)
+                values = parse_numbers(self.table, batch, index)
             except NotNumericError as error:
                 raise self._refusal(batch, index, error.position) from None
-            block[:, j] = values
-            with np.errstate(all="ignore"):
-                plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
-            if not plain:  # perhaps it only seems constant, or infinite
-                values = parse_numbers(self.table, batch, index, np.float64)
+            with np.errstate(over="ignore"):
+                block[:, j] = values
             finite = np.isfinite(values)
             self._low[j] = values.min(initial=self._low[j], where=finite)
             self._high[j] = values.max(initial=self._high[j], where=finite)

@@ -90,9 +90,9 @@ class ClassColumns(CollectedSets):
             self.add_codes(rows, codes, batch.n_rows)
             return
         rows, codes = np.nonzero(chosen_by_scores(matrix, self.top_k, self.mass))
-        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes].astype(np.float64))
+        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes])
 
-    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float64]:
         try:
             values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
@@ -101,7 +101,7 @@ class ClassColumns(CollectedSets):
                 raise not_a_number_error(*where, self.kind) from None
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             number = {"0": 0, "1": 1, "false": 0, "true": 1}
-            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
+            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float64)
         allowed, right = "0 and 1 are", (values == 0) | (values == 1)
         if self.kind == "probability":
             allowed = "probabilities from 0 to 1 are"
