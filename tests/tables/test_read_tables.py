@@ -1127,3 +1127,14 @@ def test_columns_that_are_the_same_in_all_rows_of_a_task_are_its_features(tmp_pa
     numbers = read_label_table(path, Reading(annotators="union"))
     assert numbers.feature_names == ("size",)
     assert numbers.features.tolist() == [[5.5], [1], [2]]
+
+
+def test_levels_of_numbers_and_words_are_words_and_a_single_word_is_a_typo(tmp_path):
+    rooms = ["2", "3", "4", "5 or more"] * 10
+    rows = "".join(f"{'ab'[i % 2]},{cell}\n" for i, cell in enumerate(rooms))
+    found = read_table(text(tmp_path, f"candidates,rooms\n{rows}"), every_kind=True)
+    assert found.frame["rooms"].tolist() == rooms
+    path = text(tmp_path, f"candidates,rooms\n{rows}a,many\n")
+    assert "holds '5 or more', which is not a finite number" in refusal(
+        lambda: read_table(path, every_kind=True)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from ltpll.tables.streaming import ReadProgress, Table, TableBatch
 Array = npt.NDArray[Any]
 # How people and programs write a missing number.
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?")
+FEW_LEVELS = 20  # distinct cells, at most, of numbers and words that are levels
+LEVEL_ROWS, LEVEL_SHARE = 5, 0.01  # at least, in which each of the words is
 
 
 class NotNumericError(Exception):
@@ -230,7 +233,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """Find the columns that hold numbers, judging by the file's types or else by its first rows.
 
     Raises:
-        InputError: Most cells of a column are numbers, but not all; one may be a typo.
+        InputError: Most cells of a column are numbers, and the others seem to be typos.
     """
     unsure = [index for index in indices if table.numeric(index) is None]
     found = [index for index in indices if table.numeric(index)]
@@ -241,22 +244,30 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
             parse_numbers(table, batch, index)
             found.append(index)
         except NotNumericError as error:
-            if _mostly_numbers(texts(table, batch, index), batch.decimal):
+            if _hides_a_typo(texts(table, batch, index), batch.decimal):
                 where = table, batch, index, error.position
                 raise not_a_number_error(*where, "numeric", chosen=False) from None
     return found
 
 
-def _mostly_numbers(cells: Any, decimal: str) -> bool:
-    """Whether more than half of the non-missing cells are numbers, with whichever decimal mark."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _hides_a_typo(cells: Any, decimal: str) -> bool:
+    """Whether most cells are numbers, with whichever decimal mark, and words too rare for levels."""
+    pattern = re.compile(NUMBER if decimal == "." else f"{NUMBER}|{COMMA_NUMBER}")
+    rows = Counter(cell.strip() for cell in cells.to_pylist())
+    known = {cell: n for cell, n in rows.items() if cell.lower() not in MISSING}
+    words = [n for cell, n in known.items() if not pattern.fullmatch(cell)]
+    total = sum(known.values())
+    return 2 * sum(words) < total and not are_levels(len(known), words, total)
 
-    trimmed = pc.utf8_trim_whitespace(cells)
-    missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
-    pattern = NUMBER if decimal == "." else f"{NUMBER}|{COMMA_NUMBER}"
-    numeric = pc.sum(pc.match_substring_regex(trimmed, f"^({pattern})$")).as_py()
-    return bool(2 * numeric > len(trimmed) - missing)
+
+def are_levels(n_distinct: int, words: Sequence[int], total: int) -> bool:
+    """Whether numbers and words are levels, such as 2, 3, 4 and "5 or more", and none a mistake.
+
+    `words` are the rows of each word, and `total` those of all cells.
+    """
+    return n_distinct <= FEW_LEVELS and min(words, default=0) >= max(
+        LEVEL_ROWS, LEVEL_SHARE * total
+    )
 
 
 def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
