@@ -144,21 +144,14 @@ def test_addresses_become_paths(url, path):
     assert local_path(url) == path
 
 
-def test_the_picture_is_the_only_member_that_looks_like_one(tmp_path):
+def test_another_member_with_the_picture_can_be_named(tmp_path):
     tasks = [
-        {
-            "id": i,
-            "data": {"note": "a b", "scan": f"s3://b/{i}.tif"},
-            "annotations": [annotation(1, c)],
-        }
+        {"id": i, "data": {"scan": f"s3://b/{i}.tif"}, "annotations": [annotation(1, c)]}
         for i, c in enumerate("ab")
     ]
-    assert read_label_table(written(tmp_path, tasks)).paths.tolist() == ["0.tif", "1.tif"]
-    for one in tasks:
-        one["data"]["other"] = "x.png"
     path = written(tmp_path, tasks)
-    assert "(scan, other): name one with --path" in refusal(lambda: read_label_table(path))
-    assert read_label_table(path, Reading(path="other")).paths.tolist() == ["x.png", "x.png"]
+    assert read_label_table(path, Reading(path="scan")).paths.tolist() == ["0.tif", "1.tif"]
+    assert read_label_table(path).paths is None
     assert read_candidates(path).candidates.classes == ("a", "b")  # sets alone need no pictures
 
 

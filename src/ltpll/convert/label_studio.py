@@ -13,7 +13,6 @@ from ltpll.convert.examples import Converted, JsonFile, listed, member, required
 from ltpll.errors import InputError, shown
 from ltpll.files import write_when_complete
 from ltpll.formatting import counted, format_names
-from ltpll.pictures.files import SUFFIXES
 from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
@@ -79,7 +78,7 @@ class _Tasks:
 
     def __init__(self, source: JsonFile) -> None:
         self.source, reading = source, source.reading
-        self.picture = reading.path if reading.path != Reading.path else None
+        self.picture = reading.path
         self.wanted = None if reading.control is None else reading.control.partition(":")[0]
         self.urls: dict[str, str | None] = {}  # by task
         self.questions: dict[str, _Question] = {}
@@ -92,8 +91,8 @@ class _Tasks:
             raise InputError(f"{where} occurs twice: export every task once.")
         of_task = "annotations" if "annotations" in entry else "completions"
         data, annotations = entry.get("data"), listed(where, entry, of_task)
-        if not self.urls and self.picture is None and self.source.reading.path is not None:
-            self.picture = _picture_member(self.source.path, data)
+        if not self.urls and self.picture == Reading.path:
+            self.picture = None if member(data, PICTURE, str) is None else PICTURE
         key = self.picture
         self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
         for position, annotation in enumerate(annotations):
@@ -197,27 +196,6 @@ def _add_choice(
             f"{where} has several ground truths: a task has one true label; correct it in Label "
             "Studio."
         )
-
-
-def _looks_like_picture(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    is_address = "://" in value or value.startswith("/data/")
-    return is_address or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
-
-
-def _picture_member(path: Path, data: Any) -> str | None:
-    """The member of a task's data that holds the picture; None if there is none."""
-    if member(data, PICTURE, str) is not None:
-        return PICTURE
-    members = data.items() if isinstance(data, dict) else ()
-    found = [name for name, value in members if _looks_like_picture(value)]
-    if len(found) > 1:
-        raise InputError(
-            f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): "
-            "name one with --path."
-        )
-    return found[0] if found else None
 
 
 # ---- pre-annotations -----------------------------------------------------------------------------
