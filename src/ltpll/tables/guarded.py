@@ -1,8 +1,8 @@
 """Guarded: binary files of strangers, opened in a child process with a limit of memory and time.
 
-A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies,
-and the file is refused. The child starts with the first file and serves all later ones. It answers
-with one line of JSON; nothing is unpickled.
+A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies, and the
+file is refused. The child starts with the first file and serves all later ones. It answers with one
+line of JSON; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ DAMAGED = {
         "damaged, or protected by a password; save it again, or as .csv",
     ),
 }
-SMALLER = "save fewer rows or columns"
 
 
 def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
@@ -166,7 +165,7 @@ def _answer(task: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
         return {"refused": str(error)}
     except MemoryError:
         reason = "it would expand to far more than it holds"
-        return {"refused": f"{path} is not read because {reason}: {SMALLER}."}
+        return {"refused": f"{path} is not read because {reason}: save fewer rows or columns."}
     except Exception as error:  # damaged files fail in unforeseeable ways
         return {"refused": str(damaged_error(task, path, error))}
 

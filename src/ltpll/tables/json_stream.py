@@ -15,7 +15,7 @@ from ltpll.tables.streaming import ReadProgress
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 LINES = (".jsonl", ".ndjson")  # one value per line, without brackets around them
 LONGEST = 32 << 20  # bytes of a line
-GROWTH = 16  # bytes that a byte of JSON takes in memory, at most
+GROWTH = 16  # bytes that a byte of JSON takes in memory, at most, for each copy
 
 
 class Item(NamedTuple):

@@ -17,7 +17,7 @@ from ltpll.errors import InputError, option, required_by, shown
 from ltpll.formatting import format_names
 from ltpll.tables.dialect import without_apostrophes
 from ltpll.tables.guarded import ask_child
-from ltpll.tables.json_stream import GROWTH, LINES, json_items
+from ltpll.tables.json_stream import LINES, json_items
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.streaming import (
     TABLE_SUFFIXES,
@@ -152,6 +152,7 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
 # ---- lines of JSON -------------------------------------------------------------------------------
 
 CELL_BYTES = 16  # for each member that a row lacks, too
+GROWTH = 4  # bytes that a byte of the file takes in memory, at most, for each copy
 
 
 class JsonLinesTable(ArrowTable):
@@ -165,16 +166,21 @@ class JsonLinesTable(ArrowTable):
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        size = path.stat().st_size
+        size, n_rows = path.stat().st_size, 0
         check_expansion(path, size, GROWTH * size, "save it as .csv or .parquet")
-        rows = list(_json_rows(path))
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        if not names:
+        found: dict[str, list[Any]] = {}
+        for n_rows, row in enumerate(_json_rows(path), 1):
+            for name, value in row.items():
+                if name not in found:
+                    advice, cells = "give all rows the same members", n_rows * (len(found) + 1)
+                    check_expansion(path, size, CELL_BYTES * cells, advice)
+                column = found.setdefault(name, [])
+                column += [None] * (n_rows - 1 - len(column))
+                column.append(value)
+        if not found:
             raise InputError(f"{path} has no rows: give at least one example.")
-        text_array(path, names)
-        advice = "give all rows the same members"
-        check_expansion(path, size, CELL_BYTES * len(rows) * len(names), advice)
-        columns = [[row.get(name) for row in rows] for name in names]
+        names = text_array(path, list(found)).to_pylist()
+        columns = [[*column, *[None] * (n_rows - len(column))] for column in found.values()]
         kinds = [{type(value) for value in column} - {type(None)} for column in columns]
         self.nested = [bool(found & {list, dict}) for found in kinds]
         # A text among numbers may be a typo.
