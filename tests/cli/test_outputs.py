@@ -98,18 +98,6 @@ def test_no_command_overwrites_an_input_a_run_or_another_kind_of_file(here, argu
     assert content(here) == before
 
 
-def test_the_files_of_a_pattern_are_inputs_of_a_command_and_of_a_run(here):
-    result = json.loads(Path("run/result.json").read_bytes())
-    result["source"]["table"] = "*.csv"
-    Path("run/result.json").write_text(json.dumps(result))
-    shutil.copy("t.csv", "new.tsv")
-    before = content(here)
-    assert "t.csv is the table of the run run" in ltpll("report", "run", "--out", "t.csv", status=2)
-    arguments = ["predict", "run", "*.tsv", "--out", "new.tsv"]
-    assert "new.tsv is an input of this command" in ltpll(*arguments, status=2)
-    assert content(here) == before
-
-
 def test_the_table_of_a_run_is_known_from_another_folder(here, tmp_path, monkeypatch):
     before = content(here)
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The convert command: files of labelling tools and detectors, as plain tables."""
+"""The convert command: files of labelling tools and SpeciesNet, as plain tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def convert(
     ],
     out: TableOut,
 ) -> None:
-    """Write the file of a labelling tool or a detector as a table that `ltpll train` reads.
+    """Write the file of a labelling tool or SpeciesNet as a table that `ltpll train` reads.
 
     Votes of several annotators become one row each; scores are written as JSON.
     """

@@ -54,7 +54,7 @@ def describe(
     """Describe candidate sets: their sizes, pairs, origin, and the class prior.
 
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, or a .json file
-    of a labelling tool or a detector.
+    of a labelling tool or SpeciesNet.
     """
     from ltpll.analysis import describe as describe_sets
     from ltpll.convert.open import read_candidates

@@ -43,7 +43,7 @@ def read_label_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table, JSON of a labelling tool or detector, or a folder of pictures.
+    """Read a table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
 
     The sets of a folder's pictures are the names of the folders in it, such as `cat|fox`; those of
     pictures that are in none of them are empty. If all of these folders are splits, such as `train`
@@ -147,7 +147,7 @@ def read_as_plain_table(
     made = _converted(path, reading, True, on_progress)
     if made is None:
         raise InputError(
-            f"{path} is not a file of a labelling tool or a detector (.json, .jsonl, .ndjson): "
+            f"{path} is not a file of a labelling tool or SpeciesNet (.json, .jsonl, .ndjson): "
             "tables are read by ltpll train as they are."
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
@@ -172,7 +172,7 @@ def read_candidates(
     """Read candidate sets in every way that training can.
 
     Args:
-        path: A table, JSON of a labelling tool or detector, or a folder of pictures.
+        path: A table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
         column: The column that holds the sets; by default the only one, or else the column that
             `reading` names.
         reading: How to read a table; ids, paths and features are not read.

@@ -48,8 +48,12 @@ USUAL_NAMES = {
     "worker": ("worker", "annotator", "user", "rater"),
     "annotation": ("annotation", TRUE_LABEL, "choice", "answer"),
 }
-# Columns that are never features, even if others have their roles, because they would give labels away.
-USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
+# Columns that are never features by default: they would give labels away, are an index that pandas
+# wrote, which would leak the order of the rows, or limited sets in version 0.2.
+NO_FEATURES = (
+    *("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label"),
+    *("", "Unnamed: 0", "__index_level_0__", "pruned", "excluded"),
+)
 
 
 @dataclass(frozen=True)
@@ -344,10 +348,8 @@ def _possible_features(
     if patterns or names is None:  # else the ignored columns need not exist
         without |= {*matching_columns(table, reading.ignore)}
     if names is None:
-        # An index written by pandas would leak the order of the rows; the column of sets is not a
-        # feature even if sets are read elsewhere, nor is `pruned`, which 0.2 wrote into tables.
-        no_features = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
-        no_features += USUAL_ROLES
+        # The column of sets is not a feature even if sets are read elsewhere.
+        no_features = (*NO_FEATURES, reading.candidates)
         return [], [
             i for i, name in enumerate(table.names) if i not in without and name not in no_features
         ]

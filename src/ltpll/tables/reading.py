@@ -104,7 +104,7 @@ class Reading:
         """Refuse settings that contradict each other.
 
         Args:
-            is_json: Whether the file is that of a labelling tool or a detector, which has scores
+            is_json: Whether the file is that of a labelling tool or SpeciesNet, which has scores
                 and votes without settings about columns.
 
         Raises:
