@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.io
 
 from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
@@ -83,26 +82,6 @@ def beside(path, names, rows=None):
         path.with_suffix(".rows.csv"),
         ["row", *names, "problem"],
         [[*row, ""] for row in zip(*columns, strict=True)],
-    )
-
-
-def test_the_ids_in_an_npz_file_join_its_features(table, tmp_path):
-    for ids in (SHUFFLED, np.asarray([" c ", "a", "zz", "b"])):
-        np.savez(tmp_path / "x.npz", embeddings=X, ids=ids)
-        examples = read(table, tmp_path / "x.npz")
-        assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
-        assert not examples.table.notes
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "zz", "d"])
-    assert "lacks the features of 1 of 3 examples (b)" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
-    )
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b", " a"])
-    assert "x.npz has several rows with the id 'a'" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
-    )
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b"])
-    assert "has 4 rows of features, but ids of shape (3,)" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
     )
 
 
@@ -191,21 +170,13 @@ def test_where_only_the_order_is_known_it_is_said_and_rows_are_counted(table, tm
     )
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".mat"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
 def test_features_that_float32_would_blur_are_read_as_float64(tmp_path, suffix):
     x = np.random.default_rng(0).normal(size=(30, 2)) + np.asarray([1e9, 0])
     names, sets = [f"r{i}" for i in range(30)], ["x|y", "x", "y"] * 10
     frame = pd.DataFrame({"id": names, "candidates": sets, "u": x[:, 0], "v": x[:, 1]})
     path, features = tmp_path / f"t{'.csv' if suffix == '.npy' else suffix}", None
-    if suffix == ".mat":
-        scipy.io.savemat(
-            path,
-            {
-                "data": x,
-                "partial_target": np.asarray([[1, 1], [1, 0], [0, 1]] * 10, dtype=np.uint8),
-            },
-        )
-    elif suffix == ".parquet":
+    if suffix == ".parquet":
         frame.to_parquet(path)
     else:
         frame.to_csv(path, index=False)

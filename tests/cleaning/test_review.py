@@ -134,8 +134,6 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
         folder / "t.csv",
         "--reviewed",
         answered,
-        "--start-from",
-        folder / "run",
         *QUICK,
     )
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
@@ -163,10 +161,8 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    rows = [
-        [name, sets.replace("|", ";"), u, v, "1", "a;b;c"] for name, sets, u, v in feature_rows(60)
-    ]
-    write_csv(tmp_path / "my table.csv", ["bird", "heard", "u", "v", "w", "here"], rows)
+    rows = [[name, sets.replace("|", ";"), u, v, "1"] for name, sets, u, v in feature_rows(60)]
+    write_csv(tmp_path / "my table.csv", ["bird", "heard", "u", "v", "w"], rows)
     columns = [
         "--candidates",
         "heard",
@@ -174,8 +170,6 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
         ";",
         "--id",
         "bird",
-        "--set",
-        "table.possible=here",
         "--set",
         "table.features=u",
     ]
@@ -221,15 +215,6 @@ def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_p
     out = tmp_path / "out"
     assert "was answered before" in ltpll(
         "train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2
-    )
-    assert "same run" in ltpll(
-        "train", folder / "t.csv", "--start-from", folder / "run", "--out", folder / "run", status=2
-    )
-    other = write_csv(
-        tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]]
-    )
-    assert "none of the 2 examples" in ltpll(
-        "train", other, "--start-from", folder / "run", "--out", out, status=2
     )
     assert "overwritten" in ltpll("review", folder / "run", "--out", folder / "t.csv", status=2)
     assert not out.exists()

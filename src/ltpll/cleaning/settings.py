@@ -48,8 +48,8 @@ class DataFiles:
     """The files that examples and earlier knowledge are read from."""
 
     table: str | None = None
-    """Examples and their candidate labels: a table (.csv, .tsv, .parquet, .xlsx or .jsonl), or a
-    pattern for several; .mat; .json of a labelling tool; or a folder of pictures."""
+    """Examples and their candidate labels: a table (.csv, .tsv, .parquet, .xlsx or .jsonl),
+    .json of a labelling tool, or a folder of pictures."""
     images: str | None = None
     """Folder of the pictures that the column path (or id) names."""
     features: str | None = None
@@ -62,8 +62,6 @@ class DataFiles:
     """What to do with a picture that cannot be read: stop, or skip it."""
     reviewed: tuple[str, ...] = ()
     """Answers that replace candidate sets: a table of id and answer, such as a filled-in queue."""
-    start_from: str | None = None
-    """Finished run on this table; training starts from its labels."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +116,10 @@ class TrainingSettings:
     model: str = "auto"
     """Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."""
     backbone: str | None = None
-    """Pretrained network for pictures (efficientnet-lite0, a folder, an .onnx file or a name on the
-    Hugging Face hub) or for texts (minilm, a folder or a name)."""
-    finetune: Literal["none", "last", "all"] = "none"
-    """Layers of the backbone to train: none (its features are computed once), last or all."""
+    """Pretrained network for pictures (efficientnet-lite0, a folder or a name on the Hugging Face
+    hub) or for texts (minilm, a folder or a name)."""
+    finetune: Literal["none", "all"] = "none"
+    """Layers of the backbone to train: none (its features are computed once) or all."""
     views: str = "auto"
     """Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper, or auto (by their
     size)."""
@@ -178,17 +176,18 @@ class TrainingSettings:
 
         usual = TrainingSettings()
         given = [name for name in OF_NETWORK if getattr(self, name) != getattr(usual, name)]
-        reasons = {
-            f"{format_names(given)} {are(len(given))} for a single network": bool(given),
-            "its members take features, and these are pictures": examples.x.ndim != 2,
-            "its members are weighed by folds, and there are none": self.folds < 2,
-            "it cannot start from another run": examples.start is not None,
-            "the table is too large for it": not fits_memory(examples.candidates),
-        }
-        against = [why for why, holds in reasons.items() if holds]
+        against = ""
+        if given:
+            against = f"{format_names(given)} {are(len(given))} for a single network"
+        elif examples.x.ndim != 2:
+            against = "its members take features, and these are pictures"
+        elif self.folds < 2:
+            against = "its members are weighed by folds, and there are none"
+        elif not fits_memory(examples.candidates):
+            against = "the table is too large for it"
         if self.learner == "committee" and against:
             advice = f"leave that out, or use {option('learner', 'network')}"
-            raise InputError(f"No committee can be trained, because {against[0]}: {advice}.")
+            raise InputError(f"No committee can be trained, because {against}: {advice}.")
         return self.learner != "network" and not against
 
     def classifier(
@@ -211,7 +210,7 @@ class TrainingSettings:
         if self.finetune != "none":
             assert self.backbone is not None
             backbone = Backbone.from_pretrained(self.backbone)
-            parameters["model"] = FineTune(backbone, self.finetune)
+            parameters["model"] = FineTune(backbone)
         if self.prior != "auto":
             own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
             parameters["options"] = {**self.options, self.rebalancer: own}
@@ -230,8 +229,6 @@ class Execution:
     """Folds trained in parallel on a CPU. By default chosen by work and cores."""
     on_nan: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss: stop, or skip (drop the batch and count it)."""
-    tensorboard: bool = False
-    """Write TensorBoard events to the run folder."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +279,7 @@ class TrainJob:
 
 # What `ltpll train` shows as options; everything else is in the file, or given by `--set`.
 FRONT = (
-    *("data.images", "data.features", "data.reviewed", "data.start_from"),
+    *("data.images", "data.features", "data.reviewed"),
     *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
     *("table.top_k", "table.annotators", "table.id", "table.group", "columns.text"),
     *("training.method", "training.rebalancer", "training.goal", "training.backbone"),

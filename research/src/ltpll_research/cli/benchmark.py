@@ -225,10 +225,11 @@ def _train_one(
     how: dict[str, Any],
 ) -> None:
     """Train an experiment, perhaps in several processes, and print its result."""
-    from ltpll.cli.progress import ProgressBar, TensorBoardEvents, prepare_run
+    from ltpll.cli.progress import ProgressBar, prepare_run
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
     from ltpll_research.benchmark import experiment_run, train
+    from ltpll_research.recording import TensorBoardEvents
 
     steps = f"{chosen_engine(how['engine'], chosen_device(how['device']), world)} steps"
     run = experiment_run(out, experiment)

@@ -24,9 +24,10 @@ def train_missing(
     **how: Any,
 ) -> int:
     """Train experiments, and return how many failed; `how` are arguments of `train`."""
-    from ltpll.cli.progress import ProgressBar, TensorBoardEvents
+    from ltpll.cli.progress import ProgressBar
     from ltpll.training.job import Part, Stage
     from ltpll_research.paper.launch import launch
+    from ltpll_research.recording import TensorBoardEvents
 
     progress = ProgressBar()
     runs = enumerate(missing, 1)

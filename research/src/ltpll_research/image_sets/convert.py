@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,6 @@ from ltpll.files import parse_json
 from ltpll.formatting import counted
 from ltpll.pictures.files import list_pictures
 from ltpll.pictures.reading import read_pictures, suitable_side
-from ltpll.tables.guarded import read_mat_arrays
 from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import read_array
 from ltpll.validation import in_range
@@ -35,6 +37,12 @@ IDX_FILES = {
     for split, prefix in (("train", "train"), ("test", "t10k"))
     for array, what in (("x", "images"), ("y", "labels"))
 }
+MAT_TO_NPZ = """
+import sys, numpy, scipy.io
+found = scipy.io.loadmat(sys.argv[1], variable_names=["X", "y"])
+assert found["X"].ndim == 4
+numpy.savez(sys.argv[2], X=found["X"].astype("u1"), y=found["y"].astype("u1"))
+"""
 MAT_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}  # of SVHN
 
 
@@ -200,12 +208,15 @@ def _read_idx(path: Path) -> Array:
 def _read_svhn(files: Mapping[str, Path]) -> dict[str, Array]:
     """SVHN: images are the last dimension of X, and the label of a zero is 10."""
     found = {}
-    for split, path in files.items():
-        arrays = read_mat_arrays(path, ["X", "y"])
-        if arrays.keys() != {"X", "y"} or arrays["X"].ndim != 4:
-            raise InputError(f"{path} does not hold the images X and the labels y of SVHN.")
-        found[f"x_{split}"] = np.ascontiguousarray(arrays["X"].transpose(3, 0, 1, 2))
-        found[f"y_{split}"] = arrays["y"].astype(np.int64).reshape(-1) % 10
+    with TemporaryDirectory() as folder:
+        for split, path in files.items():
+            plain = Path(folder) / f"{split}.npz"
+            # In a process of its own, which a damaged file may crash.
+            command = [sys.executable, "-c", MAT_TO_NPZ, str(path), str(plain)]
+            if subprocess.run(command, capture_output=True).returncode:
+                raise InputError(f"{path} does not hold the images X and the labels y of SVHN.")
+            found[f"x_{split}"] = np.ascontiguousarray(_array(plain, "X").transpose(3, 0, 1, 2))
+            found[f"y_{split}"] = _array(plain, "y").astype(np.int64).reshape(-1) % 10
     return found
 
 
