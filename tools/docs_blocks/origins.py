@@ -86,7 +86,8 @@ def evidence_sentence(records: list[Record]) -> str:
 
 def columns_table() -> str:
     """Every column of Table 1 on features of a pretrained network, from `benchmarks/columns.py`."""
-    records = records_in("columns")
+    names = ("mean-target", "records", "set-evidence", "auto")
+    records = [one for one in records_in("columns") if one["rebalancer"] in names]
     groups: dict[tuple[str, bool, float, float], list[Record]] = {}
     for record in records:
         setting = (
@@ -96,7 +97,6 @@ def columns_table() -> str:
             record.get("ambiguity", 0.0),
         )
         groups.setdefault(setting, []).append(record)
-    names = ("mean-target", "records", "set-evidence", "auto")
     lines = [
         f"| setting | n | none | {' | '.join(names)} | regime that auto found |",
         "|---|---:|" + "---:|" * (len(names) + 1) + "---|",
