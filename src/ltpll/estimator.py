@@ -491,8 +491,11 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         return device.type == "cuda" or self._fine_tune is not None
 
     def run_training(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
-        """Run the training that `begin` has prepared, and take over its results."""
-        trainer = fitting.trainer.fit(fitting.x, fitting.candidates, callbacks)
+        """Run the training that `prepare_training` has prepared, and take over its results."""
+        return self.take_over(fitting.trainer.fit(fitting.x, fitting.candidates, callbacks))
+
+    def take_over(self, trainer: PartialLabelTrainer) -> Self:
+        """Become the classifier that a trainer has trained."""
         self.model_ = trainer.model
         self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
         self.history_, self.n_iter_ = trainer.history, trainer.epoch

@@ -71,8 +71,8 @@ class ProgressBar(Progress):
             print_line("Interrupted: rerun the command to resume.")
             raise typer.Exit(130) from None
 
-    def start_part(self, part: Part) -> ProgressBar:
-        super().start_part(part)
+    def start_part(self, part: Part, *others: Part) -> ProgressBar:
+        super().start_part(part, *others)
         self._bar.start()
         self._draw()
         return self

@@ -40,8 +40,8 @@ from ltpll.training.compatibility import check_features_differ
 from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
+    in_lockstep,
     parallel_runs,
-    train_folds,
     train_in_processes,
 )
 from ltpll.training.job import Part, Stage
@@ -243,7 +243,7 @@ class CommitteeTraining:
         """Members that count, their weights, the soft labels of networks, and the class shares."""
         networks = [one for one in self.members if isinstance(one, NetworkMember)]
         of_folds = range(len(self.splits) - 1)
-        self._train_in_processes([(one, k) for one in networks for k in of_folds])
+        self._train([(one, k) for one in networks for k in of_folds])
         tried = [self._out_of_fold(one) for one in networks]
         usual = [one.out_of_fold for one in tried if not one.lifts]
         mean = _sum([1 / len(usual)] * len(usual), usual)
@@ -288,20 +288,23 @@ class CommitteeTraining:
         whole, x = partial(predicted, n=len(self.x)), self._input_of(member)
         return FoldRun(self._number(member, k), member.classifier, x, self.splits[k], whole)
 
-    def _train_in_processes(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
-        """Train those of the runs that are not kept yet, if there are processes for them."""
-        fold_runs = [self._fold_run(*run) for run in runs]
-        train_in_processes(fold_runs, self.candidates, self._kept, self._stage, self._progress)
+    def _train(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
+        """Train those of the runs that are not kept yet, in lockstep where that is possible."""
+        joined = in_lockstep([self._fold_run(*run) for run in runs])
+        stage, progress, kept = self._stage, self._progress, self._kept
+        train_in_processes(joined, self.candidates, kept, stage, progress)
+        for one in joined:
+            if all(kept.read(number) is not None for number in one.numbers):
+                kept.tidy(*one.numbers)
+            else:
+                progress.start_part(*(stage.parts[number] for number in one.numbers))
+                one.train(self.candidates, kept, [progress])
 
     def _run_of(self, member: NetworkMember, k: int) -> Tensors:
-        """What a run has found, which is made now unless it is kept."""
-        runs = train_folds(
-            [self._fold_run(member, k)],
-            self.candidates,
-            lambda number: [self._progress.start_part(self._stage.parts[number])],
-            self._kept,
-        )
-        return next(iter(runs))[1]
+        """What a run has found."""
+        found = self._kept.read(self._number(member, k))
+        assert found is not None
+        return found
 
     def _out_of_fold(self, member: NetworkMember) -> _Tried:
         found = np.zeros((len(self.x), self.candidates.n_classes), dtype=np.float16)
@@ -336,9 +339,7 @@ class CommitteeTraining:
         for member in self.members:
             if member not in counting:
                 self._skip(member, [last])
-        self._train_in_processes(
-            [(one, last) for one in counting if isinstance(one, NetworkMember)]
-        )
+        self._train([(one, last) for one in counting if isinstance(one, NetworkMember)])
         found = []
         for one, weight in zip(tried, weights, strict=True):
             member, bins = one.member, None

@@ -201,9 +201,13 @@ class Progress(Callback):
         self._planned = True
         self._begin(stages)
 
-    def start_part(self, part: Part) -> Progress:
-        """Report the next training run as this part of the plan; parts before it are finished."""
+    def start_part(self, part: Part, *others: Part) -> Progress:
+        """Report the next training run as this part of the plan; parts before it are finished.
+
+        `others` are trained at the same time, in lockstep.
+        """
         self.part, self._figures, self._views_per_epoch = part, {}, 0
+        self._together = [part, *others]
         self.stage = next(stage for stage in self.stages if part in stage.parts)
         for earlier in self.parts[: self.parts.index(part)]:
             earlier.done = earlier.epochs
@@ -218,8 +222,8 @@ class Progress(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:
-            # Without a report, which would count for the speed.
-            self.part.done = trainer.epochs_done
+            for part in self._together:  # without a report, which would count for the speed
+                part.done = trainer.epochs_done
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
@@ -244,7 +248,9 @@ class Progress(Callback):
             important: Whether this has to be shown, even if something else was shown a moment ago.
         """
         assert self.part is not None
-        self.stage.report(done if isinstance(done, Mapping) else {self.part: done})
+        if not isinstance(done, Mapping):
+            done = dict.fromkeys(self._together, done)
+        self.stage.report(done)
         self._updated = time.monotonic()
         ends = self.share_done >= 1
         if not self._ended:
