@@ -159,7 +159,7 @@ def test_what_cannot_be_trained_in_lockstep_has_no_key(params):
 
 
 def test_runs_are_joined_if_their_settings_and_inputs_are_the_same_and_memory_allows(monkeypatch):
-    x, sets = problem()
+    x, _ = problem()
     rows = np.arange(64)
     fold, smaller = (rows[:48], rows[48:]), (rows[:20], rows[48:])
     kinds = [(classifier(), x, fold)] * 2 + [
@@ -175,6 +175,8 @@ def test_runs_are_joined_if_their_settings_and_inputs_are_the_same_and_memory_al
     assert [type(one) is LockstepRuns for one in in_lockstep(runs)].count(False) == 1
     monkeypatch.setattr(fold_training, "BYTES_AT_ONCE", 2 * 48 * 5 * 4)
     assert [one.numbers for one in in_lockstep(runs[:3])] == [(0, 1), (2,)]
+    monkeypatch.setattr(fold_training, "BYTES_AT_ONCE", 48 * 5 * 4 - 1)
+    assert in_lockstep(runs[:3]) == runs[:3]
 
 
 def test_faster_products_are_used_only_if_they_are_exact(monkeypatch):

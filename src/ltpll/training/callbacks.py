@@ -218,7 +218,7 @@ class Progress(Callback):
             part = Part("", trainer.epochs)
             self._begin([Stage([part])])
             self.start_part(part)
-        self._views_per_epoch = trainer.views_per_epoch
+        self._views_per_epoch = trainer.views_per_epoch // len(self._together)
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:

@@ -190,12 +190,11 @@ def in_lockstep(runs: Iterable[FoldRun]) -> list[FoldRun | LockstepRuns]:
         by_key.setdefault((id(run.x), key) if key else run.number, []).append(run)
     found: list[FoldRun | LockstepRuns] = []
     for key, same in by_key.items():
-        if key == same[0].number:
+        most = BYTES_AT_ONCE // (same[0].x[:1].nbytes * len(same[0].fold[0]))
+        if key == same[0].number or most == 0:
             found += same
-            continue
-        bytes_of_one = same[0].x[:1].nbytes * len(same[0].fold[0])
-        most = max(1, BYTES_AT_ONCE // bytes_of_one)
-        found += [LockstepRuns(same[k : k + most]) for k in range(0, len(same), most)]
+        else:
+            found += [LockstepRuns(same[k : k + most]) for k in range(0, len(same), most)]
     return found
 
 
