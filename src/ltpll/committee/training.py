@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
@@ -32,6 +33,7 @@ from ltpll.committee.mixture import (
     with_shares,
 )
 from ltpll.errors import InputError
+from ltpll.estimator import Schedule
 from ltpll.evaluation.set_information import SetInformation, set_information
 from ltpll.folds import Rows, check_folds, fold_splits
 from ltpll.formatting import counted
@@ -41,6 +43,7 @@ from ltpll.training.compatibility import check_features_differ
 from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
+    LockstepRuns,
     in_lockstep,
     parallel_runs,
     train_in_processes,
@@ -58,6 +61,7 @@ CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
 PROBABILITIES = "probabilities"
+AUTO = "auto"
 
 
 class FittedMember(NamedTuple):
@@ -112,9 +116,10 @@ class _Tried:
 class CommitteeTraining:
     """The training runs of a committee: of each member, one per fold, and one on all rows.
 
-    Members that hardly weigh anything are not trained on all rows, and a forest is made of the trees
-    of its folds. With many rows, all members are
-    tried on a sample first, and only the best of them are trained on more.
+    Networks that can be trained in lockstep are trained on the folds and on all rows at once. Others
+    are trained on all rows only if they weigh anything, and a forest is made of the trees of its
+    folds. With many rows, all members are tried on a sample first, and only the best of them are
+    trained on more.
 
     Args:
         members: The members, of which at least one is a network.
@@ -149,6 +154,7 @@ class CommitteeTraining:
         if not fits_memory(candidates, len(members)):
             size = f"{counted(len(x), 'row')} × {candidates.n_classes:,} classes"
             raise InputError(f"{size} are too many for a committee: use PartialLabelClassifier.")
+        self.trains_all_rows = True
         # In the order of their training, in which progress is counted.
         self.members = sorted(members, key=_turn)
         self.x, self.candidates = x, candidates
@@ -164,6 +170,7 @@ class CommitteeTraining:
             rows.sort()
             sample = x[rows], candidates.select(rows)
             self.trial = CommitteeTraining(members, *sample, TRIAL_FOLDS, seed)
+            self.trial.trains_all_rows = False
         self.parts: list[Part] = [] if self.trial is None else list(self.trial.parts)
         last = len(self.splits) - 1
         runs = [(member, k) for member in self.members for k in range(last)]
@@ -177,8 +184,18 @@ class CommitteeTraining:
     def _part(self, member: Member, k: int) -> Part:
         n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
         if isinstance(member, NetworkMember):
-            epochs, batch_size = member.classifier.schedule(n)
+            epochs, batch_size = self._schedule(member, k)
         return Part.of_rows(f"{member.name}, {k + 1} of {len(self.splits)}", n, epochs, batch_size)
+
+    def _schedule(self, member: NetworkMember, k: int) -> Schedule:
+        """How long a run takes: as long as that of the smallest fold, unless `epochs` are given.
+
+        So all runs can be trained in lockstep.
+        """
+        sizes = [len(rows) for rows, _ in self.splits]
+        n = min(sizes) if member.classifier.epochs == AUTO else sizes[k]
+        schedule: Schedule = member.classifier.schedule(n)
+        return schedule
 
     def set_network_params(self, **params: Any) -> None:
         """Set parameters of all networks that the runs train."""
@@ -246,8 +263,14 @@ class CommitteeTraining:
     def _weighed(self) -> tuple[list[_Tried], Numbers, Shares, Numbers]:
         """Members that count, their weights, the soft labels of networks, and the class shares."""
         networks = [one for one in self.members if isinstance(one, NetworkMember)]
-        of_folds = range(len(self.splits) - 1)
-        self._train([(one, k) for one in networks for k in of_folds])
+        last = len(self.splits) - 1
+        runs = [self._fold_run(one, k) for one in networks for k in range(last)]
+        if self.trains_all_rows:
+            usual = [one for one in networks if one.classifier.epochs == AUTO]
+            runs += [self._fold_run(one, last) for one in usual]
+        on_all = {self._number(one, last) for one in networks}
+        joined = in_lockstep(runs)
+        self._train([one for one in joined if not {*one.numbers} <= on_all])
         tried = [self._out_of_fold(one) for one in networks]
         usual = [one.out_of_fold for one in tried if not one.lifts]
         mean = _sum([1 / len(usual)] * len(usual), usual)
@@ -290,14 +313,14 @@ class CommitteeTraining:
 
     def _fold_run(self, member: NetworkMember, k: int) -> FoldRun:
         whole, x = partial(predicted, n=len(self.x)), self._input_of(member)
-        return FoldRun(self._number(member, k), member.classifier, x, self.splits[k], whole)
+        classifier = clone(member.classifier).set_params(**self._schedule(member, k)._asdict())
+        return FoldRun(self._number(member, k), classifier, x, self.splits[k], whole)
 
-    def _train(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
-        """Train those of the runs that are not kept yet, in lockstep where that is possible."""
-        joined = in_lockstep([self._fold_run(*run) for run in runs])
+    def _train(self, runs: Sequence[FoldRun | LockstepRuns]) -> None:
+        """Train those of the runs that are not kept yet."""
         stage, progress, kept = self._stage, self._progress, self._kept
-        train_in_processes(joined, self.candidates, kept, stage, progress)
-        for one in joined:
+        train_in_processes(runs, self.candidates, kept, stage, progress)
+        for one in runs:
             if all(kept.read(number) is not None for number in one.numbers):
                 kept.tidy(*one.numbers)
             else:
@@ -343,7 +366,9 @@ class CommitteeTraining:
         for member in self.members:
             if member not in counting:
                 self._skip(member, [last])
-        self._train([(one, last) for one in counting if isinstance(one, NetworkMember)])
+        self._train(
+            [self._fold_run(one, last) for one in counting if isinstance(one, NetworkMember)]
+        )
         found = []
         for one, weight in zip(tried, weights, strict=True):
             member, bins = one.member, None
