@@ -184,6 +184,6 @@ def test_faster_products_are_used_only_if_they_are_exact(monkeypatch):
     with lockstep.fast_products():
         assert torch.get_float32_matmul_precision() == "medium"
     assert torch.get_float32_matmul_precision() == before
-    monkeypatch.setattr(torch, "allclose", lambda *given, **tolerance: False)
+    monkeypatch.setattr(lockstep, "ROUNDING", -1.0)
     with lockstep.fast_products():
         assert torch.get_float32_matmul_precision() == before
