@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-
-from docs_blocks.common import (
-    RELABELLED,
-    ROOT,
-    bench_records,
-    record_of,
-    table_head,
-    table_row,
-)
+from docs_blocks.common import RELABELLED, ROOT, bench_records, table_head
 from ltpll.runs.run import Record
 from ltpll_research.records import results_under
 
@@ -260,27 +251,6 @@ def threads_table() -> str:
     return "\n".join(lines).rstrip()
 
 
-def committee_cost_table() -> str:
-    """The default fit of a table, beside an earlier version, from `benchmarks/committee.py`."""
-    found: Record = record_of("bench/committee-cpu.json")
-    made = found["environment"]
-    lines = [
-        f"**{made['hardware']}** (1 thread, torch {made['torch']}, commit {made['commit']}; mean of "
-        f"{len(found['rows'][0]['now_seconds'])} draws, on a shared machine; lockstep and fewer trees "
-        "against training runs one after the other):",
-        "",
-        *table_head("table", "CPU seconds before", "now", "labels before, %", "now", texts=1),
-    ]
-    for row in found["rows"]:
-        cells = [
-            f"{statistics.mean(row[f'{when}_{name}']) * factor:.1f}"
-            for name, factor in (("seconds", 1), ("labels", 100))
-            for when in ("before", "now")
-        ]
-        lines.append(table_row(f"{row['rows']:,} × {row['features']}", *cells))
-    return "\n".join(lines)
-
-
 def sharing_table() -> str:
     """Several runs on one GPU, from `benchmarks/sharing.py`."""
     lines = []
@@ -399,7 +369,6 @@ BLOCKS = {
     "views": views_table,
     "sharing": sharing_table,
     "shares": shares_table,
-    "committee-cost": committee_cost_table,
     "threads": threads_table,
     "systems": systems_table,
     "targets": targets_table,
