@@ -116,8 +116,7 @@ class PictureProgress(ProgressBar):
     @property
     def figures(self) -> str:
         """The speed."""
-        speed = self.stage.speed()
-        return f"{speed:,.0f} {self._what}/s" if speed else ""
+        return f"{self.speed:,.0f} {self._what}/s" if self.speed else ""
 
 
 class TensorBoardEvents(Callback):
