@@ -266,8 +266,8 @@ class CommitteeTraining:
         last = len(self.splits) - 1
         runs = [self._fold_run(one, k) for one in networks for k in range(last)]
         if self.trains_all_rows:
-            usual = [one for one in networks if one.classifier.epochs == AUTO]
-            runs += [self._fold_run(one, last) for one in usual]
+            free = [one for one in networks if one.classifier.epochs == AUTO]
+            runs += [self._fold_run(one, last) for one in free]
         on_all = {self._number(one, last) for one in networks}
         joined = in_lockstep(runs)
         self._train([one for one in joined if not {*one.numbers} <= on_all])

@@ -89,6 +89,7 @@ class StackedRebalancers(Rebalancer):
         super().__init__()
         self.each = nn.ModuleList(trainer.rebalancer for trainer in trainers)
         self.trainers, self._networks = list(trainers), [networks]  # not modules of this one
+        self._heads = [trainer.head for trainer in trainers]
         sizes = torch.tensor([len(trainer.candidates) for trainer in trainers])
         self.first_rows = sizes.cumsum(0) - sizes
 
@@ -100,15 +101,16 @@ class StackedRebalancers(Rebalancer):
         n_views = len(outputs.logits)
         logits = zip(*map(self._by_network, outputs.logits), strict=True)
         features = (one.chunk(n_views) for one in self._networks[0].features)
-        for trainer, *own in zip(self.trainers, logits, features, strict=True):
-            trainer.rebalancer.observe(Outputs(*own), trainer.head)
+        parts = zip(self.trainers, self._heads, logits, features, strict=True)
+        for trainer, own_head, *own in parts:
+            trainer.rebalancer.observe(Outputs(*own), own_head)
 
     def log_prior(self, head: nn.Linear) -> Tensor:
-        return self.trainers[0].rebalancer.log_prior(self.trainers[0].head)
+        return self.trainers[0].rebalancer.log_prior(self._heads[0])
 
     def adjust(self, outputs: Outputs, place: Place, head: nn.Linear) -> Outputs:
-        own = [one.rebalancer.subtracted(place, one.head) for one in self.trainers]
-        subtracted = torch.stack(own)
+        each = zip(self.trainers, self._heads, strict=True)
+        subtracted = torch.stack([one.rebalancer.subtracted(place, own) for one, own in each])
         logits = (z.view(-1, *subtracted.shape) - subtracted for z in outputs.logits)
         return Outputs(tuple(z.flatten(0, 1) for z in logits), outputs.features)
 
