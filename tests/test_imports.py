@@ -143,9 +143,7 @@ def test_only_training_and_evaluation_know_the_processes_that_train_together():
 
 
 def test_a_report_is_made_without_torch():
-    modules = (
-        "ltpll_research.comparing.page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
-    )
+    modules = "ltpll_research.comparing.page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -124,9 +124,7 @@ def columns_table() -> str:
     for group in groups.values():
         means = {
             name: Figure.of(
-                record["balanced_accuracy"]
-                for record in group
-                if record["rebalancer"] == name
+                record["balanced_accuracy"] for record in group if record["rebalancer"] == name
             )
             for name in names
         }
