@@ -46,12 +46,16 @@ METHODS = {
 }
 LACKING: dict[str, tuple[Any, dict[str, float]]] = {
     "proden": (PRODEN(), {}),
-    "corr": (CORR(), {}),
     "proden, open sets": (PRODEN(), {"truth_missing": MISSING}),
     "alim-onehot": (ALIM(missing=MISSING, estimate_from=8), {}),
     "alim-scale": (ALIM(missing=MISSING, estimate_from=8, form="scale"), {}),
 }
-REBALANCERS = ("none", "records", "anchor", "auto")
+# Where labels join independently, "auto" is the anchor.
+REBALANCERS = {
+    "uniform": ("none", "records", "anchor"),
+    "instance-dependent": ("none", "records", "anchor", "auto"),
+    "lacking": ("none", "auto"),
+}
 
 
 class Setting(NamedTuple):
@@ -76,7 +80,7 @@ def settings(seeds: list[int]) -> list[Setting]:
         for sets, methods in ways.items()
         for imbalance in LARGEST
         for method in methods
-        for rebalancer in REBALANCERS
+        for rebalancer in REBALANCERS[sets]
     ]
 
 

@@ -9,6 +9,7 @@ import linecache
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -245,10 +246,12 @@ def check_recording(parts: Parts) -> None:
 
 def check_options(part: Part) -> None:
     """Options are what the constructor was given, and a new part with the same is equal."""
-    options, copy = part.get_params(), part.fresh()
-    assert copy.get_params() == options, f"{type(part).__name__} changes its options"
-    assert copy.state_dict().keys() == type(part)(**options).state_dict().keys()
-    assert isinstance(vars(type(part)).get("name"), str), "the class does not set its own name"
+    cls, options = type(part), part.get_params()
+    given = {name: parameter.default for name, parameter in named_parameters(cls).items()}
+    given = {name: options[name] if one is Parameter.empty else one for name, one in given.items()}
+    assert cls(**given).get_params() == given, f"{cls.__name__} changes its options"
+    assert part.fresh().get_params() == options, f"{cls.__name__} changes its options"
+    assert isinstance(vars(cls).get("name"), str), "the class does not set its own name"
 
 
 def first_outputs(method: Method) -> tuple[Outputs, Tensor, Tensor]:
