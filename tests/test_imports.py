@@ -29,7 +29,7 @@ LAYERS = [
     ["methods", "rebalancers", "extras", "models", "views"],
     ["parts", "network"],
     ["training"],
-    ["evaluation", "analysis", "tables", "synthetic"],
+    ["evaluation", "analysis", "tables", "synthetic", "testing"],
     ["before_training", "pictures"],
     ["text"],
     ["columns", "convert", "estimator", "runs"],
