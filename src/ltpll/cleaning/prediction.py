@@ -104,7 +104,7 @@ def _for_new_table(before: Reading, names: Sequence[str], *, by_id: bool, by_pat
     }
     if before.taxonomy is not None and not Path(before.taxonomy).is_file():
         changes["taxonomy"] = None
-    if "taxonomy" in changes and before.candidates in names:
+    if "taxonomy" in changes and {*before.candidate_columns} & {*names}:
         raise InputError(
             "The candidate sets of the new table cannot be read, because the taxonomy "
             f"{before.taxonomy} of the run is gone: restore it, or drop the column of sets, which "

@@ -70,7 +70,8 @@ def describe(
     print_line(source)
     _print_sets(found)
     _print_prior(found, top)
-    if sets.candidates.weights is not None and job.table.annotators is None:
+    are_votes = job.table.annotators is not None or len(job.table.candidate_columns) > 1
+    if sets.candidates.weights is not None and not are_votes:
         _print("Scores were read; in training they weight the candidates.")
 
 

@@ -163,13 +163,13 @@ class SetsOfFile(NamedTuple):
 
 
 def read_candidates(
-    path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
+    path: Path, column: str | tuple[str, ...] | None = None, reading: Reading = DEFAULT_READING
 ) -> SetsOfFile:
     """Read candidate sets in every way that training can.
 
     Args:
         path: A table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
-        column: The column that holds the sets; by default the only one, or else the column that
+        column: The column or columns that hold the sets; by default the only one, or else what
             `reading` names.
         reading: How to read a table; ids, paths and features are not read.
 

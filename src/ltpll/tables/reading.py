@@ -29,8 +29,9 @@ class Reading:
         >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
     """
 
-    candidates: str = "candidates"
-    """Column of candidate sets, such as cat|fox or a JSON list."""
+    candidates: str | tuple[str, ...] = "candidates"
+    """Column of candidate sets, such as cat|fox or a JSON list; or several columns, such as one for
+    each annotator, whose cells make the set of a row together."""
     separator: str = "|"
     """Separates the candidates of a set."""
     id: str | None = "id"
@@ -96,6 +97,12 @@ class Reading:
         }
         return cls(**given)
 
+    @property
+    def candidate_columns(self) -> tuple[str, ...]:
+        """The columns of candidate sets, each of them once."""
+        names = (self.candidates,) if isinstance(self.candidates, str) else self.candidates
+        return tuple(dict.fromkeys(names))
+
     def given(self) -> list[str]:
         """The settings that differ from their defaults."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
@@ -129,7 +136,9 @@ class Reading:
         needed = dict.fromkeys(("task", "worker", "annotation"), "annotators")
         if not is_json:
             needed |= {"top_k": "probability_columns", "mass": "probability_columns"}
-            needed |= {"vote_weights": "annotators", "control": "a project of Label Studio"}
+            needed |= {"control": "a project of Label Studio"}
+            if len(self.candidate_columns) == 1:
+                needed |= {"vote_weights": "annotators"}
         problems |= {
             f"{name} needs {other}: give it, or leave {name} out.": not getattr(self, other, None)
             for name, other in needed.items()
