@@ -81,6 +81,8 @@ class Reading:
     for anything because of their usual name."""
     sheet: str | None = None
     """Sheet of an Excel file; by default the only one with data."""
+    objects: Literal["images", "crops"] = "images"
+    """Examples of a COCO file: whole images, or one crop per annotation."""
     control: str | None = None
     """Question of a Label Studio project whose choices are read; needed if there are several."""
     classes: tuple[str, ...] | None = None
@@ -111,8 +113,8 @@ class Reading:
         """Refuse settings that contradict each other.
 
         Args:
-            is_json: Whether the file is that of a labelling tool or SpeciesNet, which has scores
-                and votes without settings about columns.
+            is_json: Whether the file is that of a labelling tool or a detector, which has
+                scores and votes without settings about columns.
 
         Raises:
             InputError: A value does not fit its setting, or two settings do not fit each other.
@@ -136,7 +138,7 @@ class Reading:
         needed = dict.fromkeys(("task", "worker", "annotation"), "annotators")
         if not is_json:
             needed |= {"top_k": "probability_columns", "mass": "probability_columns"}
-            needed |= {"control": "a project of Label Studio"}
+            needed |= {"control": "a project of Label Studio", "objects": "a file of COCO"}
             if len(self.candidate_columns) == 1:
                 needed |= {"vote_weights": "annotators"}
         problems |= {
