@@ -197,9 +197,9 @@ def _read_examples(
     if isinstance(sets, SetColumns) and len(sets.indices) == 1:
         columns["candidates"] = reading.candidate_columns[0]
     elif isinstance(sets, SetColumns):
-        named = format_names([shown(name) for name in reading.candidate_columns])
+        which = format_names([shown(name) for name in reading.candidate_columns])
         what = "candidate sets that are joined" if votes is None else "votes of annotators"
-        notes = (*notes, f"The columns {named} hold {what}.")
+        notes = (*notes, f"The columns {which} hold {what}.")
     values, names, frame = features.values()
     return LabelTable(
         ids=ids,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ class SetColumns(TextSets):
         self._columns.append(np.repeat(np.arange(n), [size.sum() for size in sizes])[by_row])
         self._most = max(self._most, *(size.max(initial=0) for size in sizes))
 
-    def votes(self, classes: Sequence[str]) -> AnnotatorVotes | None:
+    def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
         """The names as the votes of annotators, called like the columns; None if some are no such.
 
         Every row must have a vote.
