@@ -117,6 +117,9 @@ def test_rows_without_any_label_and_missing_columns_are_refused(tmp_path):
     assert "repeat it for several, such as one for each annotator" in refusal(
         lambda: read_table(path)
     )
+    assert "candidates is an empty list: name at least one column" in refusal(
+        lambda: read_table(path, Reading(candidates=()))
+    )
     assert "no column called 'c'" in refusal(
         lambda: read_table(path, Reading(candidates=("a", "c")))
     )

@@ -126,6 +126,7 @@ class Reading:
         rules_of_sets = "scores", "empty", "taxonomy"
         set_rules = [name for name in self.given() if name in rules_of_sets]
         problems = {
+            "candidates is an empty list: name at least one column.": self.candidates == (),
             f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
             "them.": len(sources) > 1,
             "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach "
