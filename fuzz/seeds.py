@@ -48,10 +48,22 @@ LABEL_STUDIO = (
     b'{"id":1,"data":{"photo":"a.jpg"},"annotations":[{"result":[{"from_name":"c","value":{"choices":["cat","dog"]}}]}]}\n'
     b'{"id":2,"data":{"photo":"b.jpg"},"completions":[{"result":[{"from_name":"c","value":{"choices":["dog"]}}]}]}\n',
 )
-SPECIESNET = (
+DETECTIONS = (
     b'{"predictions":[{"filepath":"a.jpg","classifications":{"classes":["u;mammalia;carnivora;canidae;vulpes;lagopus;fox","v;;;;;;blank"],'
     b'"scores":[0.7,0.2]},"prediction":"x"},{"filepath":"b.jpg","failures":["CLASSIFIER"]},{"filepath":"c.jpg","classifications":{"classes":'
     b'["w;aves;;;;;"],"scores":[1]}}]}',
+    b'{"info":{"format_version":"1.6"},"detection_categories":{"1":"animal"},"images":[{"file":"a\\\\b.jpg","detections":[{"category":"1",'
+    b'"conf":0.9,"bbox":[0,0,1,1],"classifications":[["3",0.6],["1",0.4]]},{"category":"1","conf":0.1}]},{"file":"c.jpg","failure":"x",'
+    b'"detections":null},{"file":"d.jpg","detections":[{"conf":1,"classifications":[["1",0.5]]}]}],"classification_categories":{"1":"elk",'
+    b'"3":"bear"}}',
+)
+COCO = (
+    b'{"info":{},"annotations":[{"id":1,"image_id":2,"category_id":1,"bbox":[1,2,3,4]},{"id":2,"image_id":2,"category_id":3},{"image_id":"x",'
+    b'"category_id":1}],"images":[{"id":2,"file_name":"a.jpg"},{"id":"x","file_name":"b.jpg"},{"id":4,"file_name":"c.jpg"}],"categories":[{'
+    b'"id":1,"name":"cat"},{"id":3,"name":"dog"}]}',
+    b'{"images":[{"id":1,"file_name":"a.jpg"},{"id":2,"file_name":"b.jpg"}],"annotations":[{"image_id":1,"category_id":1,"bbox":[1,2,3,4]},{'
+    b'"image_id":1,"category_id":2,"bbox":[-1,0.5,3,4]},{"image_id":2,"category_id":2,"bbox":[1,2,3,4]}],"categories":[{"id":1,"name":"cat"},{'
+    b'"id":2,"name":"dog"}]}',
 )
 JSON_TOKENS = (
     *(
@@ -514,6 +526,43 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
         return parquet(pa.table(columns, names=names), compression="none")
     except (pa.ArrowException, TypeError, ValueError):
         return parquet_seeds()[0]
+
+
+@cache
+def mat_seeds() -> list[bytes]:
+    import scipy.io
+    import scipy.sparse
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 3))
+    sets = (rng.random((6, 5)) < 0.5).astype(float)
+    sets[:, 0] = 1
+    y = np.arange(6)[None] % 5 + 1.0
+    found = []
+    for options in ({}, {"do_compression": True}, {"format": "4"}):
+        for kind in (np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8)):
+            content = io.BytesIO()
+            arrays = {
+                "data": x,
+                "partial_target": kind(sets),
+                "target": kind(np.eye(5)[[0, 1, 2, 3, 4, 0]]) if len(found) % 2 else y,
+            }
+            scipy.io.savemat(content, arrays, **options)
+            found.append(content.getvalue())
+    content = io.BytesIO()
+    scipy.io.savemat(
+        content,
+        {
+            "other": {"a": 1, "b": "x"},
+            "data": np.asarray([[1, "a"]], dtype=object),
+            "target": "text",
+        },
+    )
+    return [
+        *found,
+        content.getvalue(),
+        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600,
+    ]
 
 
 @cache

@@ -17,6 +17,7 @@ import numpy as np
 from fuzz import seeds
 from fuzz.mutations import (
     Mutation,
+    compressed_mutation,
     json_mutation,
     mutated,
     mutated_tree,
@@ -87,6 +88,7 @@ READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(annotators="votes>=2"), True),
     (Reading(annotators="top-1", classes=("cat", "dog")), True),
     (Reading(id="x", label="y", candidates="sets"), True),
+    (Reading(candidates=("candidates", "label", "y")), True),
     (Reading(empty="all"), True),
     (Reading(empty="all", scores="none", taxonomy="tree.csv"), True),
     (Reading(scores="none", classes=("cat", "dog", "!fox", "16:9")), False),
@@ -157,6 +159,17 @@ def run_taxonomy(case: bytes, folder: Path) -> None:
     check_table(read_label_table(table, Reading(taxonomy=str(path))))
 
 
+def run_mat(case: bytes, folder: Path) -> None:
+    path = folder / "t.mat"
+    path.write_bytes(case[1:])
+    options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
+    check_table(
+        read_label_table(
+            path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"
+        )
+    )
+
+
 JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(), True),
     (Reading(), False),
@@ -165,6 +178,7 @@ JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(top_k=1), True),
     (Reading(mass=0.5), True),
     (Reading(classes=("cat", "dog", "fox", "elk", "bear")), False),
+    (Reading(objects="crops"), True),
 )
 
 
@@ -524,9 +538,17 @@ TARGETS: dict[str, Target] = {
             [json_mutation],
         ),
         Target(
-            "speciesnet",
+            "detections",
             run_json,
-            lambda: seeds.SPECIESNET,
+            lambda: seeds.DETECTIONS,
+            len(JSON_READINGS),
+            seeds.JSON_TOKENS,
+            [json_mutation],
+        ),
+        Target(
+            "coco",
+            run_json,
+            lambda: seeds.COCO,
             len(JSON_READINGS),
             seeds.JSON_TOKENS,
             [json_mutation],
@@ -538,6 +560,14 @@ TARGETS: dict[str, Target] = {
             3,
             seeds.TAXONOMY_TOKENS,
             [seeds.cells_mutation(b",\t\n ", seeds.TAXONOMY_TOKENS)],
+        ),
+        Target(
+            "mat",
+            run_mat,
+            seeds.mat_seeds,
+            4,
+            (b"data", b"partial_target", b"target", b"IM", b"MI"),
+            [compressed_mutation],
         ),
         Target(
             "arrays",

@@ -136,7 +136,9 @@ def _alternatives(kind: Any) -> list[str]:
     if origin is Annotated:
         return [arguments[1].words(expected(arguments[0]))]
     if origin in (Union, types.UnionType):
-        return [word for one in arguments if one is not type(None) for word in _alternatives(one)]
+        listed = {one for kind in arguments if get_origin(kind) is tuple for one in get_args(kind)}
+        others = [one for one in arguments if one is not type(None) and one not in listed]
+        return [word for one in others for word in _alternatives(one)]
     if origin is Literal:
         return list(arguments)
     if origin is tuple:
@@ -156,6 +158,11 @@ class Setting:
     kind: Any
     default: Any
     help: str
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether its option may be repeated."""
+        return any(get_origin(kind) is tuple for kind in (self.kind, *get_args(self.kind)))
 
     def check(self, value: Any, said: str = "") -> Any:
         """The value as the setting has it; `said` is how the InputError about it calls it."""

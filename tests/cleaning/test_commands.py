@@ -851,7 +851,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
             ["id", "sets", "u"],
             [["a", "x|y", "1"]],
             [],
-            "it has id, sets, u; name the column of sets with --candidates COLUMN.",
+            "it has id, sets, u; name the column of sets with --candidates COLUMN",
         ),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["a", "y", "2"]], [], "'a'"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "", "2"]], [], "no candidate"),

@@ -49,8 +49,8 @@ def describe(
 ) -> None:
     """Describe candidate sets: their sizes, their origin, and the class prior.
 
-    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, or a .json file
-    of a labelling tool or SpeciesNet.
+    A file is a table that `ltpll train` can read, a quoted pattern for several, a MATLAB file with
+    the arrays data and partial_target, or a .json file of a labelling tool or a detector.
     """
     from ltpll.analysis import describe as describe_sets
     from ltpll.convert.open import read_candidates
@@ -70,7 +70,8 @@ def describe(
     print_line(source)
     _print_sets(found)
     _print_prior(found, top)
-    if sets.candidates.weights is not None and job.table.annotators is None:
+    are_votes = job.table.annotators is not None or len(job.table.candidate_columns) > 1
+    if sets.candidates.weights is not None and not are_votes:
         _print("Scores were read; in training they weight the candidates.")
 
 

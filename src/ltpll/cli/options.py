@@ -137,15 +137,16 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _option_of(one: Setting) -> inspect.Parameter:
     """The option of a setting, as text, which the setting itself reads."""
-    option, several = option_name(one.name), get_origin(one.kind) is tuple
+    option, several = option_name(one.name), one.takes_several
     made = typer.Option(
         option,
         help=f"{one.help} May be repeated." if several else one.help,
         rich_help_panel=one.name.partition(".")[0].capitalize(),
         metavar="|".join(get_args(one.kind)) if get_origin(one.kind) is Literal else "VALUE",
     )
-    default = None if several or one.default is None else str(one.default)
+    default: Any = None if one.default in (None, ()) else str(one.default)
     kind = list[str] if several else str
+    default = [default] if several and default is not None else default
     return _keyword(option[2:].replace("-", "_"), Annotated[kind | None, made], default)
 
 
@@ -162,6 +163,8 @@ def _read_job(config: Path | None, assigned: list[str] | None, given: dict[str, 
         values[name.strip()] = setting(TrainJob, name.strip()).from_text(value)
     for name, value in given.items():
         one = setting(TrainJob, name)
+        if isinstance(value, list) and len(value) == 1 and isinstance(one.default, str):
+            value = value[0]
         read = one.check if isinstance(value, list) else one.from_text
         values[name] = read(value, option_name(name))
     return with_settings(TrainJob, values)

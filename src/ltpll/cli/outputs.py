@@ -53,9 +53,11 @@ def check_outputs(
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
+    from ltpll.tables.opening import matching_files
+
     given = (value for name, value in context.params.items() if name not in OUTPUTS)
     for path in (path for value in given for path in _paths(value)):
-        yield path, "an input of this command"
+        yield from ((file, "an input of this command") for file in matching_files(path) or [path])
         try:
             source = parse_json((path / "result.json").read_bytes())["source"]
             made_from = {**source["reading"], **source}
@@ -64,7 +66,8 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
         # Paths were given from a folder that the record does not name, often one above the run.
         for folder, what in product((Path(), *followed(path).parents), SOURCES):
             for one in _paths(made_from.get(what)):
-                yield folder / one, f"the {what} of the run {path}"
+                files = matching_files(folder / one) or [folder / one]
+                yield from ((file, f"the {what} of the run {path}") for file in files)
 
 
 def _paths(value: Any) -> list[Path]:

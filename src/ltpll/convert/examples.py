@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,12 +12,16 @@ import numpy as np
 
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
+from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import text_array
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress
 
-KINDS: dict[type, str] = {str: "text", list: "a list"}
+Kind = type | tuple[type, ...]
+ID: Kind = (int, str)
+NUMBER: Kind = (int, float)
+KINDS: dict[Kind, str] = {str: "text", list: "a list", ID: "a number or text", NUMBER: "a number"}
 
 
 # ---- objects of JSON -----------------------------------------------------------------------------
@@ -32,13 +37,13 @@ class JsonFile:
     on_progress: ReadProgress | None
 
 
-def member(value: Any, key: str, kind: type) -> Any:
-    """A member of an object if it has this type, otherwise None."""
+def member(value: Any, key: str, kind: Kind) -> Any:
+    """A member of an object if it has this type, otherwise None; true and false are not numbers."""
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, kind) else None
+    return found if isinstance(found, kind) and not isinstance(found, bool) else None
 
 
-def required(where: str, value: Any, /, **kinds: type) -> list[Any]:
+def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
     """The members of an object, each of which must have its type; text must not be blank.
 
     Examples:
@@ -78,7 +83,10 @@ class Converted:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         names = self.columns.get("task", self.columns.get("id"))
-        arrays = [text_array(path, values) for values in self.columns.values()]
+        arrays = [
+            pa.array(values) if isinstance(values, np.ndarray) else text_array(path, values)
+            for values in self.columns.values()
+        ]
         table = ArrowTable(
             pa.table(arrays, names=[*self.columns]),
             path,
@@ -89,6 +97,34 @@ class Converted:
         if self.urls is not None:
             urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
         return replace(found, columns=self.fields, urls=urls, notes=self.notes)
+
+
+def with_sets(
+    source: JsonFile,
+    columns: Mapping[str, Sequence[Any]],
+    sets: Sequence[Sequence[str] | Mapping[str, float]],
+    row: str,
+    notes: tuple[str, ...] = (),
+) -> Converted:
+    """Examples with candidate sets, of which some are empty.
+
+    If candidates are needed, examples without them are skipped. Otherwise sets and true labels do
+    not matter unless all examples have sets, which are of known classes.
+    """
+    known = source.reading.classes
+    reading = Reading(classes=known, scores=source.reading.scores)
+    if not source.needs_candidates:
+        names = {name for one in sets for name in one}
+        if not all(sets) or (known is not None and not names <= {*known}):
+            columns = {name: values for name, values in columns.items() if name != "label"}
+            return Converted(columns, reading, row, notes)
+    kept = [i for i, one in enumerate(sets) if one]
+    columns = {name: [values[i] for i in kept] for name, values in columns.items()}
+    cells = [json.dumps(sets[i], ensure_ascii=False) for i in kept]
+    advice = "an example has too many candidates"
+    check_expansion(source.path, source.path.stat().st_size, sum(map(len, cells)), advice)
+    columns = {"id": columns.pop("id"), "candidates": cells, **columns}
+    return Converted(columns, reading, row, notes)
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:

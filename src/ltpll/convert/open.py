@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ltpll.candidates import Candidates
+from ltpll.convert.coco import read_coco
+from ltpll.convert.detections import PICTURE, read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
 from ltpll.convert.label_studio import TASK, read_label_studio
-from ltpll.convert.speciesnet import PICTURE, read_speciesnet
+from ltpll.convert.matlab import convert_mat
 from ltpll.errors import InputError, shown
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
@@ -19,15 +21,20 @@ from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
 
-Format = Literal["Label Studio", "SpeciesNet"]
+MATLAB = ".mat"
+Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
 READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
+    "MegaDetector": read_megadetector,
+    "COCO": read_coco,
 }
 # The options of `Reading` that a format has; all others name columns of a table.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass", "scores"),
+    "MegaDetector": ("top_k", "mass", "scores"),
+    "COCO": ("objects",),
 }
 
 
@@ -40,7 +47,7 @@ def read_label_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
+    """Read a table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
 
     The sets of a folder's pictures are the names of the folders in it, such as `cat|fox`; those of
     pictures that are in none of them are empty. If all of these folders are splits, such as `train`
@@ -85,6 +92,8 @@ def _converted(
     path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
 ) -> Converted | None:
     """The file of another program as a table; None for a table or a folder."""
+    if path.suffix.lower() == MATLAB and not path.is_dir():
+        return convert_mat(path, reading, needs_candidates)
     if path.is_dir() or not is_tool_file(path):
         return None
     reading.check(is_json=True)
@@ -92,8 +101,8 @@ def _converted(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give an export of Label Studio "
-            "(JSON, not JSON-MIN), predictions of SpeciesNet, or a table (.csv, .tsv, .parquet, "
-            ".xlsx, .jsonl)."
+            "(JSON, not JSON-MIN), predictions of SpeciesNet, results of MegaDetector, or "
+            "annotations of COCO; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():
@@ -125,6 +134,12 @@ def json_format(path: Path) -> Format | None:
                 return "Label Studio"
             if key in ("", "predictions") and PICTURE in names:
                 return "SpeciesNet"
+            if key in ("detection_categories", "classification_categories"):
+                return "MegaDetector"
+            if key in ("", "images") and "file" in names:
+                return "MegaDetector"
+            if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
+                return "COCO"
         if key == "":
             return None
     return None
@@ -144,11 +159,11 @@ def read_as_plain_table(
     made = _converted(path, reading, True, on_progress)
     if made is None:
         raise InputError(
-            f"{path} is not a file of a labelling tool or SpeciesNet (.json, .jsonl, .ndjson): "
-            "tables are read by ltpll train as they are."
+            f"{path} is not a file of a labelling tool, a detector or MATLAB (.json, .jsonl, "
+            ".ndjson, .mat): tables are read by ltpll train as they are."
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
-    names = ("annotators", "annotation")
+    names = ("annotators", "annotation", "group")
     return replace(made, reading=Reading(**{name: getattr(made.reading, name) for name in names}))
 
 
@@ -163,20 +178,20 @@ class SetsOfFile(NamedTuple):
 
 
 def read_candidates(
-    path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
+    path: Path, column: str | tuple[str, ...] | None = None, reading: Reading = DEFAULT_READING
 ) -> SetsOfFile:
     """Read candidate sets in every way that training can.
 
     Args:
-        path: A table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
-        column: The column that holds the sets; by default the only one, or else the column that
+        path: A table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+        column: The column or columns that hold the sets; by default the only one, or else what
             `reading` names.
         reading: How to read a table; ids, paths and features are not read.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
     """
-    is_table = not (path.is_dir() or is_tool_file(path))
+    is_table = not (path.is_dir() or path.suffix.lower() == MATLAB or is_tool_file(path))
     made_of = reading.class_columns or reading.probability_columns or reading.annotators
     if column is not None and (made_of or not is_table):
         raise InputError(

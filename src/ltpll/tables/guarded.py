@@ -1,6 +1,6 @@
 """Guarded: binary files of strangers, opened in a child process with a limit of memory and time.
 
-A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies, and the
+A few wrong bytes make the readers of scipy and pyarrow crash the process. Here only the child dies, and the
 file is refused. The child starts with the first file and serves all later ones. It answers with one
 line of JSON; nothing is unpickled.
 """
@@ -8,7 +8,9 @@ line of JSON; nothing is unpickled.
 from __future__ import annotations
 
 import atexit
+import base64
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,20 +23,32 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ltpll.errors import InputError, first_line, printable
 from ltpll.tables.memory_limits import ALWAYS, COPIES, check_expansion, largest_expansion
 
 SECONDS, BYTES_PER_SECOND = 30.0, 1 << 20  # time for every file, and more for large ones
 LONGEST_MESSAGE = 1000
 NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory for each value of a Parquet file
-READERS = {"parquet": "pyarrow.parquet", "excel": "python_calamine"}
+READERS = {"mat": "scipy.io", "parquet": "pyarrow.parquet", "excel": "python_calamine"}
 DAMAGED = {
+    "mat": ("a MATLAB file", "damaged, or of version 7.3; save it with -v7"),
     "parquet": ("Parquet", "damaged; write it anew"),
     "excel": (
         "an Excel file",
         "damaged, or protected by a password; save it again, or as .csv",
     ),
 }
+
+
+def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, npt.NDArray[np.float64]]:
+    """Read those of the named arrays that a MATLAB file has; sparse ones become dense."""
+    return {
+        name: np.frombuffer(base64.b64decode(values)).reshape(shape)
+        for name, (shape, values) in ask_child("mat", path, *names).items()
+    }
 
 
 def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
@@ -156,7 +170,7 @@ def _serve() -> None:
 
 def _answer(task: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
     """The result of a task, or why there is none."""
-    tasks: dict[str, Any] = {"parquet": _check_parquet, "excel": _sheet_cells}
+    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
     import_module(READERS[task])  # whose own memory does not count
     _limit_memory(COPIES * largest_expansion(path.stat().st_size) + ALWAYS)
     try:
@@ -180,6 +194,33 @@ def _limit_memory(more: int) -> None:
         limit = used + more if hard == resource.RLIM_INFINITY else min(used + more, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _mat_arrays(path: Path, names: Sequence[str]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The shapes and values of arrays; JSON has no other way to write many numbers exactly."""
+    from scipy.io import loadmat, whosmat
+    from scipy.sparse import issparse
+
+    shapes: list[tuple[int, ...]] = []
+    with suppress(TypeError):  # raised where another array is an object, which has no shape
+        shapes = [one[1] for one in whosmat(path, appendmat=False) if one[0] in names]
+    advice = "save fewer rows, features or classes"
+    expanded = sum(8 * math.prod(shape) for shape in shapes)
+    check_expansion(path, path.stat().st_size, expanded, advice)
+    arrays = {}
+    for name, array in loadmat(path, appendmat=False, variable_names=list(names)).items():
+        if name not in names:
+            continue
+        if array.dtype.kind not in "biuf":
+            problem = f"{name!r} of {path} holds cells, text, objects or complex numbers"
+            raise InputError(f"{problem}: save plain numbers.")
+        if issparse(array):
+            array = array.tocsc()
+            array.check_format(full_check=True)
+            array = array.toarray()
+        values = np.asarray(array, dtype=np.float64)
+        arrays[name] = values.shape, base64.b64encode(values.tobytes()).decode()
+    return arrays
 
 
 def _check_parquet(path: Path, names: Sequence[str]) -> None:

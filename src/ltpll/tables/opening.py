@@ -1,11 +1,14 @@
-"""Opening: the table in a file of any kind, or in memory."""
+"""Opening: the table in a file of any kind, in all files that fit a pattern, or in memory."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, option, required_by, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.tables.dialect import without_apostrophes
 from ltpll.tables.guarded import ask_child
 from ltpll.tables.json_stream import LINES, json_items
@@ -24,6 +27,7 @@ from ltpll.tables.streaming import (
     ArrowTable,
     ParquetTable,
     Table,
+    TableBatch,
     TextTable,
     require_file,
 )
@@ -33,11 +37,20 @@ READABLE = (*TABLE_SUFFIXES, *WORKBOOKS, *LINES)
 ARRAY_SUFFIXES = (".npy", ".npz")
 
 
+def matching_files(path: Path) -> list[Path] | None:
+    """The files that fit a pattern such as `part-*.csv`, sorted; None if it names a file itself."""
+    if not has_magic(str(path)) or path.exists():
+        return None
+    found = map(Path, sorted(glob(str(path))))  # noqa: PTH207, which lists hidden files, too
+    return [one for one in found if one.is_file()]
+
+
 def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     """Open a table and read its header or schema.
 
     Args:
-        path: A .csv, .tsv, .parquet, .xlsx, .xlsm, .jsonl or .ndjson file, or a table in memory.
+        path: A .csv, .tsv, .parquet, .xlsx, .xlsm, .jsonl or .ndjson file; a pattern that some of
+            them fit, whose rows are joined in the order of their names; or a table in memory.
         sheet: The sheet of a workbook; by default the only one with data.
 
     Raises:
@@ -47,6 +60,11 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     if is_frame(path):
         library = type(path).__module__.partition(".")[0]
         return ArrowTable(arrow_table(path), f"{library}.{type(path).__name__}")
+    files = matching_files(path)
+    if files is not None:
+        if not files:
+            raise InputError(f"There is no file like {path}.")
+        return JoinedTable(path, [open_table(file, sheet) for file in files])
     if sheet is not None and kind not in WORKBOOKS:
         raise InputError("sheet names a sheet of an Excel file: leave it out for other tables.")
     require_file(path)
@@ -57,7 +75,9 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     if kind in LINES:
         return JsonLinesTable(path)
     if kind not in READABLE:
-        raise InputError(f"{path} is not a table: its name must end in {', '.join(READABLE)}.")
+        raise InputError(
+            f"{path} is not a table: its name must end in {', '.join(READABLE)} or .mat."
+        )
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
@@ -78,6 +98,44 @@ def whole_table(path: Path) -> Any:
             for batch in table.row_batches(columns)
         ]
     )
+
+
+class JoinedTable(Table):
+    """The rows of several tables with the same columns, one table after the other."""
+
+    def __init__(self, path: Path, tables: Sequence[Table]) -> None:
+        first, *others = self.tables = list(tables)
+        super().__init__(path, first.names)
+        for other in others:
+            if other.names != first.names:
+                differing = [*set(first.names) ^ set(other.names), *other.names]
+                raise InputError(
+                    f"{other.path} has other columns than {first.path}, see {shown(differing[0])}: "
+                    "files that are read together must have the same columns in the same order."
+                )
+        notes = dict.fromkeys(note for table in tables for note in table.notes)
+        self.notes = (f"Read {counted(len(tables), 'file')} like {path} as one table.", *notes)
+        self._starts = [0]  # the first row of each table that was read
+
+    def describe_row(self, i: int) -> str:
+        which = bisect_right(self._starts, i) - 1
+        return self.tables[which].describe_row(i - self._starts[which])
+
+    def numeric(self, index: int) -> bool | None:
+        kinds = {table.numeric(index) for table in self.tables}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def holds_words(self, index: int) -> bool:
+        return all(table.holds_words(index) for table in self.tables)
+
+    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
+        self._starts, n_rows, n = [], 0, len(self.tables)
+        for i, table in enumerate(self.tables):
+            self._starts.append(n_rows)
+            for batch in table._batches(columns):
+                n_rows += batch.n_rows
+                done = i * batch.total + batch.done
+                yield replace(batch, done=done, total=n * batch.total)
 
 
 # ---- Excel ---------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from ltpll.tables.opening import open_table
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (
     ClassColumns,
-    SetColumn,
+    SetColumns,
     candidates_in,
     check_set_memory,
     sorted_class_names,
@@ -177,10 +177,15 @@ def _read_examples(
         ids = np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
-    candidates = labels = None
+    candidates = labels = votes = None
     if sets is not None:
         rules = SetRules(taxonomy, reading.empty, partial(check_set_memory, table.path))
         candidates = candidates_in(sets, reading.classes, rules, reading.scores)
+        if isinstance(sets, SetColumns) and taxonomy is None:
+            votes = sets.votes(candidates.classes)
+        if votes is not None:
+            how = candidates.classes, "union", reading.vote_weights, table.describe_row
+            candidates = voted_candidates(votes, n_rows, *how)
     groups = _groups(texts)
     if candidates is not None and groups is not None:
         candidates = candidates.with_groups(groups)
@@ -188,8 +193,13 @@ def _read_examples(
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
     columns = {what: table.names[column.index] for what, column in texts.items()}
-    if type(sets) is SetColumn:
-        columns["candidates"] = reading.candidates
+    notes = table.notes
+    if isinstance(sets, SetColumns) and len(sets.indices) == 1:
+        columns["candidates"] = reading.candidate_columns[0]
+    elif isinstance(sets, SetColumns):
+        which = format_names([shown(name) for name in reading.candidate_columns])
+        what = "candidate sets that are joined" if votes is None else "votes of annotators"
+        notes = (*notes, f"The columns {which} hold {what}.")
     values, names, frame = features.values()
     return LabelTable(
         ids=ids,
@@ -200,11 +210,11 @@ def _read_examples(
         features=values,
         feature_names=names,
         frame=frame,
-        votes=None,
+        votes=votes,
         left_out=features.left_out,
         groups=groups,
         columns=columns,
-        notes=table.notes,
+        notes=notes,
     )
 
 
@@ -216,7 +226,7 @@ def _groups(texts: Mapping[str, TextColumn]) -> npt.NDArray[np.object_] | None:
 
 def _set_reader(
     table: Table, reading: Reading, needs_candidates: bool
-) -> SetColumn | ClassColumns | None:
+) -> SetColumns | ClassColumns | None:
     names = reading.class_columns or reading.probability_columns
     if names:
         indices = matching_columns(table, names)
@@ -225,17 +235,18 @@ def _set_reader(
         classes = [table.names[index].removeprefix(prefix) for index in indices]
         rule = () if reading.class_columns else (reading.top_k, reading.mass)
         return ClassColumns(table, indices, classes, *rule)
-    if not needs_candidates and reading.candidates not in table.names:
+    columns = reading.candidate_columns
+    if not needs_candidates and not {*columns} <= {*table.names}:
         return None
-    advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
-    index = table.column(reading.candidates, advice)
-    return SetColumn(table, index, reading.separator)
+    named = f"name the column of sets with {option('candidates', 'COLUMN')}"
+    advice = f"{named} (repeat it for several, such as one for each annotator)"
+    return SetColumns(table, [table.column(name, advice) for name in columns], reading.separator)
 
 
 def _label_column(
     table: Table,
     reading: Reading,
-    sets: SetColumn | ClassColumns | None,
+    sets: SetColumns | ClassColumns | None,
     indices: Mapping[str, int | None],
 ) -> int | None:
     """The column of true labels; the default column does not count if it has another role."""
@@ -348,8 +359,8 @@ def _possible_features(
     if patterns or names is None:  # else the ignored columns need not exist
         without |= {*matching_columns(table, reading.ignore)}
     if names is None:
-        # The column of sets is not a feature even if sets are read elsewhere.
-        no_features = (*NO_FEATURES, reading.candidates)
+        # Columns of sets are no features even if sets are read elsewhere.
+        no_features = (*NO_FEATURES, *reading.candidate_columns)
         return [], [
             i for i, name in enumerate(table.names) if i not in without and name not in no_features
         ]

@@ -29,8 +29,9 @@ class Reading:
         >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
     """
 
-    candidates: str = "candidates"
-    """Column of candidate sets, such as cat|fox or a JSON list."""
+    candidates: str | tuple[str, ...] = "candidates"
+    """Column of candidate sets, such as cat|fox or a JSON list; or several columns, such as one for
+    each annotator, whose cells make the set of a row together."""
     separator: str = "|"
     """Separates the candidates of a set."""
     id: str | None = "id"
@@ -80,6 +81,8 @@ class Reading:
     for anything because of their usual name."""
     sheet: str | None = None
     """Sheet of an Excel file; by default the only one with data."""
+    objects: Literal["images", "crops"] = "images"
+    """Examples of a COCO file: whole images, or one crop per annotation."""
     control: str | None = None
     """Question of a Label Studio project whose choices are read; needed if there are several."""
     classes: tuple[str, ...] | None = None
@@ -96,6 +99,12 @@ class Reading:
         }
         return cls(**given)
 
+    @property
+    def candidate_columns(self) -> tuple[str, ...]:
+        """The columns of candidate sets, each of them once."""
+        names = (self.candidates,) if isinstance(self.candidates, str) else self.candidates
+        return tuple(dict.fromkeys(names))
+
     def given(self) -> list[str]:
         """The settings that differ from their defaults."""
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
@@ -104,8 +113,8 @@ class Reading:
         """Refuse settings that contradict each other.
 
         Args:
-            is_json: Whether the file is that of a labelling tool or SpeciesNet, which has scores
-                and votes without settings about columns.
+            is_json: Whether the file is that of a labelling tool or a detector, which has
+                scores and votes without settings about columns.
 
         Raises:
             InputError: A value does not fit its setting, or two settings do not fit each other.
@@ -117,6 +126,7 @@ class Reading:
         rules_of_sets = "scores", "empty", "taxonomy"
         set_rules = [name for name in self.given() if name in rules_of_sets]
         problems = {
+            "candidates is an empty list: name at least one column.": self.candidates == (),
             f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
             "them.": len(sources) > 1,
             "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach "
@@ -129,7 +139,9 @@ class Reading:
         needed = dict.fromkeys(("task", "worker", "annotation"), "annotators")
         if not is_json:
             needed |= {"top_k": "probability_columns", "mass": "probability_columns"}
-            needed |= {"vote_weights": "annotators", "control": "a project of Label Studio"}
+            needed |= {"control": "a project of Label Studio", "objects": "a file of COCO"}
+            if len(self.candidate_columns) == 1:
+                needed |= {"vote_weights": "annotators"}
         problems |= {
             f"{name} needs {other}: give it, or leave {name} out.": not getattr(self, other, None)
             for name, other in needed.items()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets
+from ltpll.candidates.cells import EVERY, EXCLUDES, CollectedSets, TextSets, names_to_numbers
 from ltpll.candidates.expressions import SetRules, class_sets
 from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
+from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
 from ltpll.tables.columns import (
@@ -28,21 +30,63 @@ from ltpll.tables.streaming import Table, TableBatch
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
-class SetColumn(TextSets):
-    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
+class SetColumns(TextSets):
+    """Columns of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file.
 
-    def __init__(self, table: Table, index: int, separator: str) -> None:
+    The cells of a row are read like one cell. Where none of them holds more than a name, several
+    columns are the votes of as many annotators.
+    """
+
+    def __init__(self, table: Table, indices: Sequence[int], separator: str) -> None:
         super().__init__(separator, table.describe_row)
-        self.table, self.index, self.indices = table, index, [index]
+        self.table, self.indices = table, list(indices)
+        self._columns: list[npt.NDArray[np.int64]] = []  # of each entry
+        self._most = 0  # entries in a cell
 
     def add_batch(self, batch: TableBatch) -> None:
+        for index in self.indices:
+            self._add_column(batch, index)
+        n = len(self.indices)
+        if n == 1:
+            return
+        sizes, codes, scores = self._sizes[-n:], self._codes[-n:], self._scores[-n:]
+        rows = np.concatenate([np.repeat(np.arange(batch.n_rows), size) for size in sizes])
+        by_row = np.argsort(rows, kind="stable")
+        self._sizes[-n:] = [np.sum(sizes, axis=0)]
+        self._codes[-n:] = [np.concatenate(codes)[by_row]]
+        self._scores[-n:] = [None]
+        if any(one is not None for one in scores):
+            filled = zip(codes, scores, strict=True)
+            parts = [np.full(len(c), np.nan) if s is None else s for c, s in filled]
+            self._scores[-1] = np.concatenate(parts)[by_row]
+        self._columns.append(np.repeat(np.arange(n), [size.sum() for size in sizes])[by_row])
+        self._most = max(self._most, *(size.max(initial=0) for size in sizes))
+
+    def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
+        """The names as the votes of annotators, called like the columns; None if some are no such.
+
+        Every row must have a vote.
+        """
+        if len(self.indices) == 1 or self._most > 1:
+            return None
+        found = self.entries(classes)
+        marked = found.names[: found.n_marked]
+        is_set = any(name not in classes and name[:1] in (EXCLUDES, EVERY) for name in marked)
+        if is_set or found.scores is not None or not np.diff(found.indptr).all():
+            return None
+        numbers = names_to_numbers(*found[:3], classes, self.row).numbers
+        present, annotators = np.unique(np.concatenate(self._columns), return_inverse=True)
+        names = tuple(self.table.names[self.indices[i]] for i in present)
+        return AnnotatorVotes(*drop_repeated_votes(found.rows, annotators, numbers), names)
+
+    def _add_column(self, batch: TableBatch, index: int) -> None:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-        column = batch.columns[self.index]
+        column = batch.columns[index]
         is_list = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
         if not any(check(column.type) for check in is_list):
-            self.add_cells(texts(self.table, batch, self.index), batch.first)
+            self.add_cells(texts(self.table, batch, index), batch.first)
             return
         kind = column.type.value_type
         try:
@@ -51,7 +95,7 @@ class SetColumn(TextSets):
             names = strings(column.flatten())
         except pa.ArrowException:
             raise InputError(
-                f"The column {shown(self.table.names[self.index])} of {self.table.path} holds "
+                f"The column {shown(self.table.names[index])} of {self.table.path} holds "
                 f"lists of {kind}, some of which are not text: give lists of names in UTF-8."
             ) from None
         sizes = pc.fill_null(pc.list_value_length(column), 0)
@@ -117,11 +161,11 @@ class ClassColumns(CollectedSets):
 
 
 def candidates_in(
-    sets: SetColumn | ClassColumns, classes: Sequence[str] | None, rules: SetRules, scores: str
+    sets: SetColumns | ClassColumns, classes: Sequence[str] | None, rules: SetRules, scores: str
 ) -> Candidates:
     """The sets; the classes are those given, or else the columns or the sorted names that occur."""
     order: Callable[[Sequence[str]], list[str]] = sorted
-    if isinstance(sets, SetColumn):
+    if isinstance(sets, SetColumns):
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
         entries, order = sets.entries(known), sorted_class_names
     else:
