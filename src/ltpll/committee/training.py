@@ -184,13 +184,16 @@ class CommitteeTraining:
         return Part.of_rows(f"{member.name}, {k + 1} of {len(self.splits)}", n, epochs, batch_size)
 
     def _schedule(self, member: NetworkMember, k: int) -> Schedule:
-        """How long a run takes: as long as that of the smallest fold, unless `epochs` are given.
+        """How long a run takes: all runs take as many steps, unless `epochs` are given.
 
-        So all runs can be trained in lockstep.
+        So they can be trained in lockstep. The batches are those of the run on all rows.
         """
-        sizes = [len(rows) for rows, _ in self.splits]
-        n = min(sizes) if member.classifier.epochs == AUTO else sizes[k]
-        schedule: Schedule = member.classifier.schedule(n)
+        sizes, classifier = [len(rows) for rows, _ in self.splits], member.classifier
+        n = sizes[k]
+        if classifier.epochs == AUTO:
+            n, batch_size = min(sizes), classifier.schedule(max(sizes)).batch_size
+            classifier = clone(classifier).set_params(batch_size=batch_size)
+        schedule: Schedule = classifier.schedule(n)
         return schedule
 
     def set_network_params(self, **params: Any) -> None:
