@@ -21,7 +21,7 @@ from ltpll.rebalancers import RECORDS
 from ltpll.training.checkpoint import Tensors
 
 MOST_COLUMNS = 128  # that are read in bins; more are probably an embedding, which bins harm
-TREES = 120  # on all rows; half as many in each fold
+TREES = 100  # on all rows; half as many in each fold
 ENOUGH = 3  # distinct values from which bins say more than the number itself
 CONTENT = "classifier."
 VALUES = "classifier-values"
