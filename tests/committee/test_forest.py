@@ -59,7 +59,7 @@ def test_its_arrays_are_the_whole_forest(grown):
 
 def test_an_unfitted_copy_grows_the_same_forest(grown):
     x, soft = problem()
-    again = grown.unfitted().fit(x, soft)
+    again = grown.unfitted(grown.trees).fit(x, soft)
     np.testing.assert_array_equal(again.predict_proba(x), grown.predict_proba(x))
 
 

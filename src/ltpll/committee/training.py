@@ -17,7 +17,6 @@ from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
-from ltpll.committee.forest import SoftForest
 from ltpll.committee.members import (
     Member,
     NetworkMember,
@@ -101,8 +100,6 @@ class _Tried:
 
     member: Member
     out_of_fold: npt.NDArray[np.float16]
-    of_folds: Sequence[Any] = ()
-    """The classifiers of the folds, if the member learns from soft labels."""
 
     @property
     def lifts(self) -> bool:
@@ -117,9 +114,8 @@ class CommitteeTraining:
     """The training runs of a committee: of each member, one per fold, and one on all rows.
 
     Networks that can be trained in lockstep are trained on the folds and on all rows at once. Others
-    are trained on all rows only if they weigh anything, and a forest is made of the trees of its
-    folds. With many rows, all members are tried on a sample first, and only the best of them are
-    trained on more.
+    are trained on all rows only if they weigh anything. With many rows, all members are tried on a
+    sample first, and only the best of them are trained on more.
 
     Args:
         members: The members, of which at least one is a network.
@@ -188,13 +184,16 @@ class CommitteeTraining:
         return Part.of_rows(f"{member.name}, {k + 1} of {len(self.splits)}", n, epochs, batch_size)
 
     def _schedule(self, member: NetworkMember, k: int) -> Schedule:
-        """How long a run takes: as long as that of the smallest fold, unless `epochs` are given.
+        """How long a run takes: all runs take as many steps, unless `epochs` are given.
 
-        So all runs can be trained in lockstep.
+        So they can be trained in lockstep. The batches are those of the run on all rows.
         """
-        sizes = [len(rows) for rows, _ in self.splits]
-        n = min(sizes) if member.classifier.epochs == AUTO else sizes[k]
-        schedule: Schedule = member.classifier.schedule(n)
+        sizes, classifier = [len(rows) for rows, _ in self.splits], member.classifier
+        n = sizes[k]
+        if classifier.epochs == AUTO:
+            n, batch_size = min(sizes), classifier.schedule(max(sizes)).batch_size
+            classifier = clone(classifier).set_params(batch_size=batch_size)
+        schedule: Schedule = classifier.schedule(n)
         return schedule
 
     def set_network_params(self, **params: Any) -> None:
@@ -345,16 +344,16 @@ class CommitteeTraining:
         part = self._stage.parts[self._number(member, k)]
         self._progress.start_part(part)
         rows, _ = self.splits[k]
-        classifier = member.fitted(self.x[rows], soft[rows], k)
+        classifier = member.fitted(self.x[rows], soft[rows], of_fold=k < len(self.splits) - 1)
         self._progress.report_epochs(part.epochs)
         return classifier
 
     def _out_of_fold_by_soft(self, member: SoftLabelMember, soft: Shares) -> _Tried:
-        found, of_folds = np.zeros(soft.shape, dtype=np.float16), []
+        found = np.zeros(soft.shape, dtype=np.float16)
         for k, (_, rows) in enumerate(self.splits[:-1]):
-            of_folds.append(self._fitted_to_soft(member, k, soft))
-            found[rows] = all_classes(of_folds[-1], self.x[rows], soft.shape[1])
-        return _Tried(member, found, of_folds)
+            classifier = self._fitted_to_soft(member, k, soft)
+            found[rows] = all_classes(classifier, self.x[rows], soft.shape[1])
+        return _Tried(member, found)
 
     # ---- mixtures --------------------------------------------------------------------------------
 
@@ -376,9 +375,6 @@ class CommitteeTraining:
                 tensors = self._run_of(member, last)
                 classifier: Any = classifier_of(tensors, member.classifier.device)
                 bins = self._bins if member.bins else None
-            elif isinstance(member.classifier, SoftForest):
-                classifier = SoftForest.joined(one.of_folds)
-                self._skip(member, [last])
             else:
                 classifier = self._fitted_to_soft(member, last, soft)
             found.append(FittedMember(member.name, weight, classifier, bins, one.mean))
