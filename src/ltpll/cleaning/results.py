@@ -17,6 +17,7 @@ from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
     from ltpll.candidates import Candidates
+    from ltpll.cleaning.audit import Audit
 
 MOST_NAMED = 5  # classes that are not judged
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
@@ -44,7 +45,14 @@ class CleanedLabels:
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     # "folds" and "held out": a classifier that was not trained on the row; "own": one that was
     judged_by: npt.NDArray[np.object_]
+    # The probability outside the set, by the same classifier; runs of earlier versions lack it.
+    contradiction: Shares | None = None
     false_discoveries: float = FALSE_DISCOVERIES
+
+    @property
+    def contradicted(self) -> Shares:
+        """How strongly each set is contradicted, by which the most suspicious sets are found."""
+        return self.suspicion if self.contradiction is None else self.contradiction
 
     @cached_property
     def issue(self) -> Flags:
@@ -53,7 +61,7 @@ class CleanedLabels:
         return flagged_sets(self.suspicion, judged, self.inside, self.false_discoveries)
 
 
-STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
+STORED = tuple(CleanedLabels.__dataclass_fields__)[:-2]  # in every run
 
 
 def flagged_sets(
@@ -122,6 +130,7 @@ class CleanedTable:
     reviewed: Flags | None = None  # whether the candidates are a person's answer
     # What people see of each row, by column: its text and a few values, None where there is none.
     shown: Mapping[str, npt.NDArray[np.object_]] = field(default_factory=dict)
+    audit: Audit | None = None  # what follows from people's answers about some rows
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:

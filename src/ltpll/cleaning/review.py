@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.cleaning.results import NO_NAME, CleanedTable, Columns, Numbers, rounded_column
+from ltpll.evaluation.audit import audit_order, is_rare, ladder
 from ltpll.formatting import counted
+
+AUDIT, SUSPICIOUS, DOUBTFUL = "audit", "suspicious", "doubtful"
+SAMPLE = 30  # rows of the random sample
 
 QUEUE = 100  # rows
 PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, if there are other rows
@@ -46,6 +51,64 @@ def review_rows(
     if table.groups is not None:
         crowded |= pd.Series(table.groups[order]).duplicated().to_numpy()
     return np.asarray(order[np.argsort(crowded, kind="stable")][:n])
+
+
+class Questions(NamedTuple):
+    """Rows in the order in which people are asked about them, and why."""
+
+    rows: Numbers
+    asked: npt.NDArray[np.object_]  # "audit", "suspicious" or "doubtful"
+    probability: npt.NDArray[np.float64]  # with which each row is asked about
+
+
+def askable_rows(table: CleanedTable) -> Numbers:
+    """The rows that an audit is about: those that were trained on, and are not reviewed yet."""
+    chosen = table.labels.judged_by != "held out"
+    return np.flatnonzero(chosen if table.reviewed is None else chosen & ~table.reviewed)
+
+
+def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Questions:
+    """Choose rows to ask about: a random sample, suspicious sets and doubtful labels, mixed.
+
+    A larger sample holds every smaller one, and so does any beginning of the questions. Half of the
+    other rows are drawn from the suspicious ones, the most suspicious first, and the rest are those
+    of `review_rows`.
+
+    Args:
+        table: A table as its run has stored it, without answers.
+        n: How many rows to ask about, at most.
+        sample: How many of them are drawn at random.
+
+    Examples:
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
+        >>> questions = choose_questions(read_cleaned("ltpll-runs/birds"), 20, sample=10)
+        >>> int((questions.asked == "audit").sum())
+        10
+    """
+    found, rows = table.labels, askable_rows(table)
+    seed, n = int(str(table.record.get("key", 0)), 16), min(n, len(rows))
+    order = rows[audit_order(found.label[rows], found.confidence[rows], seed)]
+    ranking = rows[np.argsort(-found.contradicted[rows], kind="stable")]
+    rungs, by_rank = ladder(len(rows), max(n - sample, 0) // 2, seed)
+    suspicious = ranking[rungs]
+    doubtful = review_rows(table, n + len(suspicious))
+    drawn = order[: min(sample, n)]
+    others = np.concatenate([suspicious, doubtful[~np.isin(doubtful, suspicious)]])
+    others = others[~np.isin(others, drawn)][: n - len(drawn)]
+    drawn = np.concatenate([drawn, order[~np.isin(order, others)][len(drawn) :]])[: n - len(others)]
+    asked = np.full(len(table.ids), DOUBTFUL, dtype=object)
+    asked[suspicious], asked[drawn] = SUSPICIOUS, AUDIT
+    rare, random, chosen = is_rare(found.label[rows]), np.isin(rows, drawn), np.zeros(len(asked))
+    for stratum in (rare, ~rare):
+        chosen[rows[stratum]] = random[stratum].sum() / max(stratum.sum(), 1)
+    probability = chosen.copy()
+    probability[ranking] = 1 - (1 - chosen[ranking]) * (1 - by_rank)
+    probability[others[asked[others] == DOUBTFUL]] = 1
+    # Each kind is spread evenly over the whole, so that any beginning holds all of them.
+    kinds = [drawn, *(others[asked[others] == kind] for kind in (SUSPICIOUS, DOUBTFUL))]
+    turns = np.concatenate([(np.arange(len(kind)) + 0.5) / max(len(kind), 1) for kind in kinds])
+    mixed = np.concatenate(kinds)[np.argsort(turns, kind="stable")]
+    return Questions(mixed, asked[mixed], probability[mixed])
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:

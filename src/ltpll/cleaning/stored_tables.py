@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.cleaning.audit import stored_answers, with_answers_applied
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
     STORED,
@@ -63,6 +64,8 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
     others = {"group": table.groups, "url": table.urls, "reviewed": table.reviewed}
     columns |= {name: values for name, values in others.items() if values is not None}
     columns |= {name: getattr(cleaned, name) for name in STORED}
+    if cleaned.contradiction is not None:
+        columns["contradiction"] = cleaned.contradiction
     shown = shown_values(table, 1 - cleaned.confidence)
     columns |= {f"{SHOWN}{name}": values for name, values in shown.items()}
     write_table(folder / RunFile.EXAMPLES, columns)
@@ -97,13 +100,16 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> CleanedTable:
+def read_cleaned(
+    folder: str | Path, false_discoveries: float | None = None, *, answered: bool = True
+) -> CleanedTable:
     """Read the cleaned labels and everything else that a finished run on a table has stored.
 
     Args:
         folder: The run folder, that is, the `--out` of `ltpll train TABLE`.
         false_discoveries: The expected share of flagged sets that hold their true label after all;
             0.3 by default.
+        answered: Whether the answers of people that the run has stored are applied.
 
     Returns:
         The table, for `cleaned_columns`, `class_columns` and `annotator_columns`.
@@ -126,7 +132,8 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             _read_parquet(folder / name) if name in stored else None
             for name in (RunFile.VOTES, RunFile.PICTURES)
         )
-        return _as_cleaned_table(record, found, votes, pictures, target)
+        table = _as_cleaned_table(record, found, votes, pictures, target)
+        return with_answers_applied(table, stored_answers(folder, table)) if answered else table
     except InputError:
         raise
     except Exception as error:  # pyarrow's, or those of columns with the wrong type
@@ -169,6 +176,7 @@ def _as_cleaned_table(
         true=np.asarray(true.to_pylist(), dtype=object),
         labels=CleanedLabels(
             **{name: column(name, kinds.get(name, "number")) for name in STORED},
+            contradiction=optional("contradiction", "share"),
             false_discoveries=false_discoveries,
         ),
         votes=None

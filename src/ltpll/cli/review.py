@@ -1,58 +1,101 @@
-"""The review command: write the rows of a trained run that a person should look at first."""
+"""The review command: ask a person about rows of a trained run, on a page or in a table."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ltpll.cleaning.settings import TrainJob
-from ltpll.cli.console import MOST_SHOWN, print_line
-from ltpll.cli.options import OwnRun, TableOut, WrittenSeparator, output_option
-from ltpll.cli.outputs import check_outputs
+from ltpll.cli.console import print_line
+from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
+from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
+
+if TYPE_CHECKING:
+    from ltpll.cleaning.results import CleanedTable
+
+PAGE = Path("ltpll-review.html")
 
 
 def review(
     context: typer.Context,
     run: OwnRun,
-    out: TableOut,
-    n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
+    out: Annotated[
+        Path,
+        output_option(
+            help="Page to write, .html, on which a person answers; or a table with an empty column "
+            "for answers: .csv, .tsv or .parquet."
+        ),
+    ] = PAGE,
+    n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 60,
+    audit: Annotated[
+        int,
+        output_option(
+            help="How many of the rows are drawn at random, to say how good the labels are.", min=0
+        ),
+    ] = 30,
+    serve: Annotated[
+        bool,
+        output_option("--serve", help="Serve the page here, and store answers as they are given."),
+    ] = False,
     separator: WrittenSeparator = None,
 ) -> None:
-    """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which
-    `ltpll train --reviewed` takes back.
+    """Ask a person about some rows: a random sample, suspicious sets and doubtful labels.
+
+    Answers say how good the labels are (`ltpll audit`), make confidences and flags better, and
+    replace candidate sets in the next training (`ltpll train --reviewed`).
     """
-    from ltpll.cleaning.review import review_columns, review_rows
+    from ltpll.cleaning.audit import stored_answers
+    from ltpll.cleaning.review import choose_questions, review_columns
     from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.cli.review_server import serve_page
+    from ltpll.report import templates
+    from ltpll.report.review_page import pictures_of_rows, render_review_page
+    from ltpll.tables.streaming import TABLE_SUFFIXES
     from ltpll.tables.writers import write_table
 
-    check_outputs(context, out)
-    table = read_cleaned(run)
-    rows = review_rows(table, n)
-    if not len(rows):
-        raise InputError(
-            "There is nothing to review: no row that was trained on has a doubtful label; "
-            "train with --folds 5 to find some."
+    if not serve:
+        check_outputs(context, out, suffixes=(*PAGES, *TABLE_SUFFIXES), makes_folder=True)
+    table = read_cleaned(run, answered=False)
+    questions, answers = choose_questions(table, n, audit), stored_answers(run, table)
+    if not len(questions.rows):
+        raise InputError("There is nothing to review: every row was reviewed, or was held out.")
+    if not serve and out.suffix.lower() not in PAGES:
+        columns = review_columns(table, questions.rows, separator)
+        columns |= {"asked": questions.asked, "probability": questions.probability.round(6)}
+        write_table(out, columns)
+        print_line(f"Wrote {out}")
+        several = table.separator.join("ab")
+        print_line(
+            f"Next: fill in the column answer with a class, with several as in {several}, with "
+            "none if no class fits, or with ? if you cannot tell; then"
         )
-    columns = review_columns(table, rows, separator)
-    write_table(out, columns)
-    print_line(
-        f"About {table.doubts[rows].sum():.0f} of the {counted(len(rows), 'label')} in the queue "
-        f"are expected to be wrong, and {table.doubts.sum():.0f} in the whole table."
-    )
-    for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
-        print_line(f"  {name}: {why}")
-    if len(rows) > MOST_SHOWN:
-        print_line(f"  … and {len(rows) - MOST_SHOWN:,} more in {out}")
-    print_line(f"Wrote {out}")
-    several = table.separator.join("ab")
-    print_line(
-        f"Next: fill in the column answer with a class, with several as in {several}, or with "
-        "? if no class fits; then"
-    )
+        print_next(run, table, out)
+        return
+    pictures = pictures_of_rows(table, questions.rows)
+    page = render_review_page(table, questions, answers, pictures=pictures, served=serve)
+    if serve:
+        stored = serve_page(run, table, questions, answers, page)
+        print_line(f"{counted(stored, 'answer is', 'answers are')} stored in {run}.")
+        print_next(run, table)
+        return
+    templates.write(out, page)
+    print_line(f"Review page: {out.resolve()}")
+    print_line(f"Next: answer {counted(len(questions.rows), 'row')}, download answers.csv; then")
+    print_next(run, table, Path("answers.csv"))
+
+
+def print_next(run: Path, table: CleanedTable, answers: Path | None = None) -> None:
+    """Print the commands that use answers, from a file or from the run."""
+    from ltpll.runs.run_files import RunFile
+
+    if answers is not None:
+        print_line(command("ltpll", "audit", run, answers))
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
+    given = str(answers or run / RunFile.ANSWERS)
     words = TrainJob.of_record(table.record).words()
-    words = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN", *words]
+    words = [*earlier, "--reviewed", given, "--out", "NEW_RUN", *words]
     print_line(command("ltpll", "train", table.record["source"]["table"], *words))

@@ -135,7 +135,7 @@ class Run:
                 shutil.rmtree(old)
             return
         for file in RunFile:
-            if file is RunFile.CONFIG or (keep_parts and file.part):
+            if file in (RunFile.CONFIG, RunFile.ANSWERS) or (keep_parts and file.part):
                 continue
             for path in file.found_in(self.folder):
                 if path.is_dir():

@@ -1,0 +1,232 @@
+"""Audit of a cleaned table: what follows from people's answers about some of its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.cleaning.results import CleanedLabels, CleanedTable, Columns, Flags, Numbers
+from ltpll.cleaning.review import AUDIT, askable_rows
+from ltpll.evaluation.audit import (
+    CONFIDENCES,
+    CONTRADICTIONS,
+    Estimate,
+    estimate_share,
+    is_rare,
+    narrowing,
+    recalibrated,
+    weighted_share,
+)
+from ltpll.runs.run_files import RunFile
+from ltpll.tables.reviewed import NO_CLASS, read_answer_file
+from ltpll.tables.writers import write_table
+
+MORE, ENOUGH = 20, 0.01  # answers, and the narrowing of the interval from which they are worthwhile
+LEAST_OF_CLASS = 3  # answers about random rows from which a class has an estimate
+
+
+class Answers(NamedTuple):
+    """What people answered about some rows, and why they were asked."""
+
+    rows: Numbers
+    sets: list[tuple[int, ...]]  # class numbers; none of them if no class fits
+    asked: npt.NDArray[np.object_]
+    probability: npt.NDArray[np.float64]
+
+    def select(self, chosen: Flags) -> Answers:
+        """Some of the answers."""
+        sets = [one for one, own in zip(self.sets, chosen.tolist(), strict=True) if own]
+        return Answers(self.rows[chosen], sets, self.asked[chosen], self.probability[chosen])
+
+
+class Audit(NamedTuple):
+    """Estimates from the answers about a random sample, and about flagged sets."""
+
+    answers: int
+    right: Estimate | None  # the share of rows whose label is right
+    rare: Estimate | None  # the same for rare classes
+    by_class: dict[int, Estimate]
+    lacking: Estimate | None  # the share of sets that lack the true label
+    flagged: Estimate | None  # the share of flagged sets that do
+    narrowing: float  # of the interval of `right`, by MORE answers
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+
+def read_answers_about(table: CleanedTable, paths: Sequence[Path]) -> Answers:
+    """Read answers from files; of several about a row, the last one counts.
+
+    Raises:
+        InputError: A file has unknown ids, or an answer is not a class.
+    """
+    place, found = {name: i for i, name in enumerate(table.ids.tolist())}, {}
+    for path in paths:
+        names = table.classes.tolist()
+        for one in read_answer_file(path, place, names, separator=table.separator):
+            if one.classes or one.no_class_fits:
+                found[place[one.id]] = one
+    given = list(found.values())
+    return Answers(
+        np.asarray(list(found), dtype=np.int64),
+        [one.classes for one in given],
+        np.asarray([one.asked for one in given], dtype=object),
+        np.asarray([one.probability for one in given], dtype=np.float64),
+    )
+
+
+def answer_columns(table: CleanedTable, answers: Answers) -> Columns:
+    """Answers as a table, which `ltpll train --reviewed` reads, too."""
+    names, sets = table.classes.tolist(), table.sets()
+    taken = any(table.separator in name or "|" in name for name in names)
+    join = partial(json.dumps, ensure_ascii=False) if taken else table.separator.join
+    cells = [[names[c] for c in one] for one in answers.sets]
+    return {
+        "id": table.ids[answers.rows],
+        "candidates": [sets[i] for i in answers.rows.tolist()],
+        "answer": [join(one) if len(one) > 1 else one[0] if one else NO_CLASS for one in cells],
+        "asked": answers.asked,
+        "probability": answers.probability.round(6),
+    }
+
+
+def store_answers(folder: Path, table: CleanedTable, answers: Answers) -> None:
+    """Write answers into the folder of a run."""
+    write_table(folder / RunFile.ANSWERS, answer_columns(table, answers))
+
+
+def stored_answers(folder: Path, table: CleanedTable) -> Answers:
+    """The answers in the folder of a run, if there are any."""
+    path = folder / RunFile.ANSWERS
+    return read_answers_about(table, [path] if path.exists() else [])
+
+
+# ---- what follows from them --------------------------------------------------------------------
+
+
+def shares_of_answers(
+    table: CleanedTable, answers: Answers
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """How far each answer says that the label is right, and that the set lacks the true label.
+
+    An answer that leaves k classes open counts as a k-th of each of them.
+    """
+    right, lacks = np.zeros(len(answers.rows)), np.ones(len(answers.rows))
+    for k, (i, classes) in enumerate(zip(answers.rows.tolist(), answers.sets, strict=True)):
+        own = table.candidates[table.offsets[i] : table.offsets[i + 1]]
+        right[k] = (table.labels.label[i] in classes) / max(len(classes), 1)
+        lacks[k] = 1 - np.isin(classes, own).sum() / max(len(classes), 1)
+    return right, lacks
+
+
+def with_answers_applied(table: CleanedTable, answers: Answers) -> CleanedTable:
+    """The table with estimates, and with labels, confidences and suspicions that know the answers.
+
+    Answered rows have the answered label, and all others the probabilities of `calibrated`.
+    """
+    asked = np.isin(answers.rows, askable_rows(table))  # training has not seen these answers
+    answers = answers.select(asked)
+    if not asked.any():
+        return table
+    labels = calibrated(table, answers)
+    return replace(_answered(table, labels, answers), audit=_estimates(table, labels, answers))
+
+
+def calibrated(table: CleanedTable, answers: Answers) -> CleanedLabels:
+    """Confidences and suspicions that follow the answers, however these rows were chosen.
+
+    The fewer answers there are, the closer they stay to what they were without any. Sets are
+    flagged by the new suspicions.
+    """
+    before, stays = table.labels, table.in_set
+    right, lacks = shares_of_answers(table, answers)
+    rare = is_rare(before.label).astype(np.int64)
+    suspicion = recalibrated(before.contradicted, answers.rows, lacks, CONTRADICTIONS, [rare])
+    suspicion[(before.judged_by == "own") | (before.outside < 0)] = 0
+    inside = before.confidence / np.maximum(1 - before.suspicion, 1e-6)
+    share = np.where(stays, inside * (1 - suspicion), before.confidence)
+    groupings = [before.label, rare]
+    confidence = recalibrated(share, answers.rows, right, CONFIDENCES, groupings)
+    return replace(
+        before,
+        confidence=np.where(stays, np.minimum(confidence, 1 - suspicion), confidence).astype("f4"),
+        suspicion=suspicion.astype(np.float32),
+        judged=before.judged_by != "own",
+    )
+
+
+def _estimates(
+    table: CleanedTable, labels: CleanedLabels, answers: Answers
+) -> Audit:
+    right, lacks = shares_of_answers(table, answers)
+    asked, label = askable_rows(table), table.labels.label
+    rare = np.zeros(len(label), dtype=bool)
+    rare[asked] = is_rare(label[asked])
+    within = answers.asked == AUDIT
+    of_rare = rare[answers.rows]
+    strata = [within & of_rare, within & ~of_rare]
+    sizes = [int(rare[asked].sum()), int((~rare[asked]).sum())]
+    rights = [right[stratum] for stratum in strata]
+    of_class = {}
+    for c in np.unique(label[answers.rows[within]]).tolist():
+        found = right[within & (label[answers.rows] == c)]
+        one = estimate_share([found], [int((label[asked] == c).sum())])
+        if one is not None and len(found) >= LEAST_OF_CLASS:
+            of_class[c] = one
+    flagged = labels.issue[answers.rows]
+    return Audit(
+        answers=len(answers.rows),
+        right=estimate_share(rights, sizes),
+        rare=estimate_share(rights[:1], sizes[:1]),
+        by_class=of_class,
+        lacking=estimate_share([lacks[stratum] for stratum in strata], sizes),
+        flagged=weighted_share(lacks[flagged], answers.probability[flagged]),
+        narrowing=narrowing(rights, sizes, MORE),
+    )
+
+
+def _answered(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> CleanedTable:
+    """The table with the labels, in which single answered classes replace those of their rows."""
+    rows = answers.rows
+    reviewed = np.zeros(len(table.ids), dtype=bool) if table.reviewed is None else table.reviewed
+    columns = {
+        name: getattr(labels, name).copy()
+        for name in ("label", "runner_up", "confidence", "margin", "suspicion")
+    }
+    single = np.asarray([len(one) == 1 for one in answers.sets], dtype=bool)
+    chosen = np.asarray([one[0] for one in answers.sets if len(one) == 1], dtype=np.int64)
+    for name, values in (("label", chosen), ("runner_up", chosen), ("confidence", 1), ("margin", 1)):
+        columns[name][rows[single]] = values
+    columns["suspicion"][rows[single]] = 0
+    found = reviewed.copy()
+    found[rows] = True
+    return replace(table, labels=replace(labels, **columns), reviewed=found)
+
+
+def audit_sentences(table: CleanedTable) -> list[str]:
+    """What the answers say: how many labels are right, how good flags are, and whether to go on."""
+    audit, names = table.audit, table.classes
+    if audit is None or audit.right is None:
+        return []
+    right = f"Labels are right in {audit.right}"
+    if audit.rare is not None:
+        right += f", and those of rare classes in {audit.rare}"
+    sentences = [f"{right}: what people say about a random sample."]
+    if audit.lacking is not None:
+        sentences.append(f"The true label is missing from {audit.lacking} of the sets.")
+    if audit.flagged is not None:
+        sentences.append(f"Of the flagged sets, {audit.flagged} really lack it.")
+    if audit.narrowing >= ENOUGH:
+        gain = f"would narrow the first interval by about {100 * audit.narrowing:.0f} points"
+        sentences.append(f"Another {MORE} answers about random rows {gain}.")
+    else:
+        gain = "would narrow the first interval by less than 1 point"
+        sentences.append(f"Another {MORE} answers about random rows {gain}: there are enough.")
+    return sentences
