@@ -87,7 +87,10 @@ class Browser:
 
     def __init__(self, folder):
         self.driver = subprocess.Popen(
-            ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ["chromedriver", "--port=0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         port = next(found[1] for line in self.driver.stdout if (found := PORT.search(line)))
         self.address = f"http://127.0.0.1:{port}/session"

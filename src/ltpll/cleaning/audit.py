@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import CleanedLabels, CleanedTable, Columns, Flags, Numbers
-from ltpll.cleaning.review import AUDIT, askable_rows
+from ltpll.cleaning.results import (
+    MORE_ANSWERS,
+    CleanedLabels,
+    CleanedTable,
+    Flags,
+    Numbers,
+)
+from ltpll.cleaning.review import AUDIT, Questions, askable_rows
 from ltpll.evaluation.audit import (
     CONFIDENCES,
     CONTRADICTIONS,
@@ -25,10 +30,8 @@ from ltpll.evaluation.audit import (
     weighted_share,
 )
 from ltpll.runs.run_files import RunFile
-from ltpll.tables.reviewed import NO_CLASS, read_answer_file
 from ltpll.tables.writers import write_table
 
-MORE, ENOUGH = 20, 0.01  # answers, and the narrowing of the interval from which they are worthwhile
 LEAST_OF_CLASS = 3  # answers about random rows from which a class has an estimate
 
 
@@ -55,7 +58,7 @@ class Audit(NamedTuple):
     by_class: dict[int, Estimate]
     lacking: Estimate | None  # the share of sets that lack the true label
     flagged: Estimate | None  # the share of flagged sets that do
-    narrowing: float  # of the interval of `right`, by MORE answers
+    narrowing: float  # of the interval of `right`, by MORE_ANSWERS
 
 
 # ---- answers -----------------------------------------------------------------------------------
@@ -69,6 +72,8 @@ def read_answers_about(table: CleanedTable, paths: Sequence[Path]) -> Answers:
     """
     place, found = {name: i for i, name in enumerate(table.ids.tolist())}, {}
     for path in paths:
+        from ltpll.tables.reviewed import read_answer_file  # imports torch, as reports do not
+
         names = table.classes.tolist()
         for one in read_answer_file(path, place, names, separator=table.separator):
             if one.classes or one.no_class_fits:
@@ -82,30 +87,51 @@ def read_answers_about(table: CleanedTable, paths: Sequence[Path]) -> Answers:
     )
 
 
-def answer_columns(table: CleanedTable, answers: Answers) -> Columns:
-    """Answers as a table, which `ltpll train --reviewed` reads, too."""
+def store_answers(folder: Path, table: CleanedTable, answers: Answers) -> None:
+    """Write answers into the folder of a run, as a table that `ltpll train --reviewed` reads, too."""
+    from ltpll.tables.reviewed import NO_CLASS
+
     names, sets = table.classes.tolist(), table.sets()
-    taken = any(table.separator in name or "|" in name for name in names)
-    join = partial(json.dumps, ensure_ascii=False) if taken else table.separator.join
     cells = [[names[c] for c in one] for one in answers.sets]
-    return {
+    columns = {
         "id": table.ids[answers.rows],
         "candidates": [sets[i] for i in answers.rows.tolist()],
-        "answer": [join(one) if len(one) > 1 else one[0] if one else NO_CLASS for one in cells],
+        "answer": [json.dumps(one) if len(one) > 1 else (one or [NO_CLASS])[0] for one in cells],
         "asked": answers.asked,
         "probability": answers.probability.round(6),
     }
-
-
-def store_answers(folder: Path, table: CleanedTable, answers: Answers) -> None:
-    """Write answers into the folder of a run."""
-    write_table(folder / RunFile.ANSWERS, answer_columns(table, answers))
+    write_table(folder / RunFile.ANSWERS, columns)
 
 
 def stored_answers(folder: Path, table: CleanedTable) -> Answers:
     """The answers in the folder of a run, if there are any."""
     path = folder / RunFile.ANSWERS
     return read_answers_about(table, [path] if path.exists() else [])
+
+
+def answers_of_page(
+    table: CleanedTable, questions: Questions, earlier: Answers, given: Any
+) -> Answers:
+    """What a review page sends: pairs of a question and class numbers, None for a skipped row.
+
+    Earlier answers about rows that the page does not show are kept.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    n, n_classes = len(questions.rows), len(table.classes)
+    for question, classes in given:
+        numbers = [(question, n), *((c, n_classes) for c in classes or ())]
+        if not all(type(one) is int and 0 <= one < end for one, end in numbers):
+            raise ValueError("an answer is not one of this page")
+    sets = {question: tuple(classes) for question, classes in given if classes is not None}
+    asked, kept = list(sets), earlier.select(~np.isin(earlier.rows, questions.rows))
+    return Answers(
+        np.concatenate([kept.rows, questions.rows[asked]]),
+        [*kept.sets, *sets.values()],
+        np.concatenate([kept.asked, questions.asked[asked]]),
+        np.concatenate([kept.probability, questions.probability[asked]]),
+    )
 
 
 # ---- what follows from them --------------------------------------------------------------------
@@ -131,7 +157,9 @@ def with_answers_applied(table: CleanedTable, answers: Answers) -> CleanedTable:
 
     Answered rows have the answered label, and all others the probabilities of `calibrated`.
     """
-    asked = np.isin(answers.rows, askable_rows(table))  # training has not seen these answers
+    asked = np.isin(
+        answers.rows, askable_rows(table.labels, table.reviewed)
+    )  # training has not seen these answers
     answers = answers.select(asked)
     if not asked.any():
         return table
@@ -147,7 +175,9 @@ def calibrated(table: CleanedTable, answers: Answers) -> CleanedLabels:
     """
     before, stays = table.labels, table.in_set
     right, lacks = shares_of_answers(table, answers)
-    rare = is_rare(before.label).astype(np.int64)
+    asked = askable_rows(before, table.reviewed)
+    rare = np.zeros(len(table.ids), dtype=bool)
+    rare[asked] = is_rare(before.label[asked])
     suspicion = recalibrated(before.contradicted, answers.rows, lacks, CONTRADICTIONS, [rare])
     suspicion[(before.judged_by == "own") | (before.outside < 0)] = 0
     inside = before.confidence / np.maximum(1 - before.suspicion, 1e-6)
@@ -162,11 +192,9 @@ def calibrated(table: CleanedTable, answers: Answers) -> CleanedLabels:
     )
 
 
-def _estimates(
-    table: CleanedTable, labels: CleanedLabels, answers: Answers
-) -> Audit:
+def _estimates(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> Audit:
     right, lacks = shares_of_answers(table, answers)
-    asked, label = askable_rows(table), table.labels.label
+    asked, label = askable_rows(table.labels, table.reviewed), table.labels.label
     rare = np.zeros(len(label), dtype=bool)
     rare[asked] = is_rare(label[asked])
     within = answers.asked == AUDIT
@@ -188,7 +216,7 @@ def _estimates(
         by_class=of_class,
         lacking=estimate_share([lacks[stratum] for stratum in strata], sizes),
         flagged=weighted_share(lacks[flagged], answers.probability[flagged]),
-        narrowing=narrowing(rights, sizes, MORE),
+        narrowing=narrowing(rights, sizes, MORE_ANSWERS),
     )
 
 
@@ -202,31 +230,14 @@ def _answered(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> C
     }
     single = np.asarray([len(one) == 1 for one in answers.sets], dtype=bool)
     chosen = np.asarray([one[0] for one in answers.sets if len(one) == 1], dtype=np.int64)
-    for name, values in (("label", chosen), ("runner_up", chosen), ("confidence", 1), ("margin", 1)):
+    for name, values in (
+        ("label", chosen),
+        ("runner_up", chosen),
+        ("confidence", 1),
+        ("margin", 1),
+    ):
         columns[name][rows[single]] = values
     columns["suspicion"][rows[single]] = 0
     found = reviewed.copy()
     found[rows] = True
     return replace(table, labels=replace(labels, **columns), reviewed=found)
-
-
-def audit_sentences(table: CleanedTable) -> list[str]:
-    """What the answers say: how many labels are right, how good flags are, and whether to go on."""
-    audit, names = table.audit, table.classes
-    if audit is None or audit.right is None:
-        return []
-    right = f"Labels are right in {audit.right}"
-    if audit.rare is not None:
-        right += f", and those of rare classes in {audit.rare}"
-    sentences = [f"{right}: what people say about a random sample."]
-    if audit.lacking is not None:
-        sentences.append(f"The true label is missing from {audit.lacking} of the sets.")
-    if audit.flagged is not None:
-        sentences.append(f"Of the flagged sets, {audit.flagged} really lack it.")
-    if audit.narrowing >= ENOUGH:
-        gain = f"would narrow the first interval by about {100 * audit.narrowing:.0f} points"
-        sentences.append(f"Another {MORE} answers about random rows {gain}.")
-    else:
-        gain = "would narrow the first interval by less than 1 point"
-        sentences.append(f"Another {MORE} answers about random rows {gain}: there are enough.")
-    return sentences

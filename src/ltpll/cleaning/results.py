@@ -23,6 +23,8 @@ MOST_NAMED = 5  # classes that are not judged
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
+MORE_ANSWERS, ENOUGH = 20, 0.01  # and the narrowing of an interval for which they are worthwhile
+ANSWERS_NEEDED = 20
 UNEVEN = 2.0  # a class's expected wrong flags, as a multiple of those in all rows together
 NO_NAME = np.asarray(None, dtype=object)  # an empty cell
 Numbers = npt.NDArray[np.int64]
@@ -206,9 +208,9 @@ def summary(table: CleanedTable) -> list[str]:
 
 
 def verdicts(table: CleanedTable) -> list[str]:
-    """Sentences about how far labels can be trusted."""
+    """Sentences about how far labels can be trusted; what people answered comes first."""
     judgement, judged = table.judgement, table.labels.judged_by != "own"
-    sentences = []
+    sentences = said_of_answers(table)
     if not judged.all():
         own = "Rows were labelled by a classifier that was trained on them, so their sets are not"
         sentences.append(f"{own} judged: train with {table.setting('folds', 5)}.")
@@ -233,6 +235,27 @@ def verdicts(table: CleanedTable) -> list[str]:
         if not all(beats):
             guess += ", so the model does not beat it"
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
+
+
+def said_of_answers(table: CleanedTable) -> list[str]:
+    """What answers say: how many labels are right, how good flags are, and whether to go on."""
+    audit = table.audit
+    if audit is None or audit.right is None:
+        return []
+    right = f"Labels are right in {audit.right}"
+    if audit.rare is not None:
+        right += f", and those of rare classes in {audit.rare}"
+    sentences = [f"{right}: that is what people say about random rows."]
+    if audit.lacking is not None:
+        sentences.append(f"The true label is missing from {audit.lacking} of the sets.")
+    if audit.flagged is not None:
+        sentences.append(f"Of the flagged sets, {audit.flagged} really lack it.")
+    points = f"about {100 * audit.narrowing:.0f} points"
+    enough = ""
+    if audit.narrowing < ENOUGH:
+        points, enough = "less than 1 point", ": there are enough"
+    more = f"Another {MORE_ANSWERS} answers about random rows would narrow the first interval by"
+    return [*sentences, f"{more} {points}{enough}."]
 
 
 def beats_guess(table: CleanedTable) -> bool | None:
@@ -272,11 +295,14 @@ def findings(table: CleanedTable) -> list[str]:
         )
         sort = "sort by `suspicion`; `suggestion` has the likelier label."
         sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
-    elif not said:
-        none = "No set is flagged: none is suspicious enough to say that it lacks the true label."
-        sentences.append(none)
     if said:
         sentences.append(said)
+    if table.audit is None:
+        flags = "these flags may be wrong, and others missing" if issues else "no set is flagged"
+        ask = f"answer {ANSWERS_NEEDED} rows (`ltpll review`)"
+        sentences.append(f"Suspicion is a rank and not yet calibrated, so {flags}: {ask}.")
+    elif not issues:
+        sentences.append("By the answers, no set is suspicious enough to be flagged.")
     if unknown := table.judgement.get("not_judged"):
         hold = f"The model cannot judge sets that hold {_named_classes(table.classes, unknown)}"
         sentences.append(f"{hold}: none of them is flagged.")
@@ -314,14 +340,21 @@ def _named_classes(names: npt.NDArray[Any], classes: list[tuple[int, int, int]])
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
+def cleaned_columns(
+    table: CleanedTable, separator: str | None = None, for_review: int | None = None
+) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
+
+    Args:
+        table: The results of a run.
+        separator: Separates the candidates of a set; by default that of the user's table.
+        for_review: How many of the most suspicious sets a last column marks, if there shall be one.
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`,
         `margin`, `set_size`, `issue`, `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`,
         `split`, `group` and `true_label` if the user's table has them, `reviewed` if answers were
-        given, and `in_set` if labels may lie outside their sets.
+        given, `in_set` if labels may lie outside their sets, and `for_review` if that was asked for.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -357,7 +390,19 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         columns["reviewed"] = table.reviewed
     if any(label is not None for label in true):
         columns["true_label"] = [None if label is None else names[label] for label in true]
+    if for_review is not None:
+        columns["for_review"] = suspicion_ranks(table) <= for_review
     return columns
+
+
+def suspicion_ranks(table: CleanedTable) -> Numbers:
+    """The rank of each set by how strongly it is contradicted, from 1; reviewed ones come last."""
+    strength = table.labels.contradicted.astype(np.float64)
+    if table.reviewed is not None:
+        strength[table.reviewed] = -1
+    ranks = np.empty(len(strength), dtype=np.int64)
+    ranks[np.argsort(-strength, kind="stable")] = np.arange(1, len(strength) + 1)
+    return ranks
 
 
 def class_columns(table: CleanedTable) -> Columns:

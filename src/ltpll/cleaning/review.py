@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import NO_NAME, CleanedTable, Columns, Numbers, rounded_column
+from ltpll.cleaning.results import (
+    NO_NAME,
+    CleanedLabels,
+    CleanedTable,
+    Columns,
+    Flags,
+    Numbers,
+    rounded_column,
+)
 from ltpll.evaluation.audit import audit_order, is_rare, ladder
 from ltpll.formatting import counted
 
 AUDIT, SUSPICIOUS, DOUBTFUL = "audit", "suspicious", "doubtful"
 SAMPLE = 30  # rows of the random sample
+Texts = npt.NDArray[np.object_]
 
 QUEUE = 100  # rows
 PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, if there are other rows
 RARE = 20  # examples, at most, of a rare class, which has less than half as many as the average
-DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
+OF_SET = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
 
 
 def review_rows(
@@ -61,10 +71,17 @@ class Questions(NamedTuple):
     probability: npt.NDArray[np.float64]  # with which each row is asked about
 
 
-def askable_rows(table: CleanedTable) -> Numbers:
+def askable_rows(labels: CleanedLabels, reviewed: Flags | None) -> Numbers:
     """The rows that an audit is about: those that were trained on, and are not reviewed yet."""
-    chosen = table.labels.judged_by != "held out"
-    return np.flatnonzero(chosen if table.reviewed is None else chosen & ~table.reviewed)
+    chosen = labels.judged_by != "held out"
+    return np.flatnonzero(chosen if reviewed is None else chosen & ~reviewed)
+
+
+def audit_rows(ids: Texts, labels: CleanedLabels, reviewed: Flags | None) -> Numbers:
+    """The rows that a random audit may ask about, in its order; it depends on the ids."""
+    rows = askable_rows(labels, reviewed)
+    seed = zlib.crc32("\n".join(ids.tolist()).encode("utf-8", "replace"))
+    return rows[audit_order(labels.label[rows], labels.confidence[rows], seed)]
 
 
 def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Questions:
@@ -85,11 +102,10 @@ def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Quest
         >>> int((questions.asked == "audit").sum())
         10
     """
-    found, rows = table.labels, askable_rows(table)
-    seed, n = int(str(table.record.get("key", 0)), 16), min(n, len(rows))
-    order = rows[audit_order(found.label[rows], found.confidence[rows], seed)]
+    found, order = table.labels, audit_rows(table.ids, table.labels, table.reviewed)
+    rows, n = np.sort(order), min(n, len(order))
     ranking = rows[np.argsort(-found.contradicted[rows], kind="stable")]
-    rungs, by_rank = ladder(len(rows), max(n - sample, 0) // 2, seed)
+    rungs, by_rank = ladder(len(rows), max(n - sample, 0) // 2, seed=0)
     suspicious = ranking[rungs]
     doubtful = review_rows(table, n + len(suspicious))
     drawn = order[: min(sample, n)]
@@ -114,7 +130,7 @@ def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Quest
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
     """Whether a label is doubted because its set may lack it, and not for another candidate."""
     cleaned = table.labels
-    doubted = cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)
+    doubted = cleaned.suspicion > OF_SET * (1 - cleaned.confidence)
     return np.asarray((cleaned.outside >= 0) & doubted & (cleaned.suspicion > 0))
 
 

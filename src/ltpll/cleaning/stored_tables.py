@@ -19,6 +19,7 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
+from ltpll.cleaning.review import audit_rows
 from ltpll.errors import InputError, first_line
 from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
@@ -37,7 +38,7 @@ AFRESH = "train it again with --fresh"
 MOST_COLUMNS = 6
 MOST_NUMBERS = 20  # columns of numbers; where there are more, as in embeddings, none says much
 PROSE, LONG, SHORT = 40, 300, 60  # characters: on average, kept of one column, and of the others
-MOST_ROWS = 20_000
+MOST_ROWS, MOST_AUDITED = 20_000, 1000
 # Line ends, characters that a terminal or a spreadsheet obeys, and those that reorder text.
 CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 ShownValues = dict[str, npt.NDArray[np.object_]]
@@ -66,7 +67,9 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
     columns |= {name: getattr(cleaned, name) for name in STORED}
     if cleaned.contradiction is not None:
         columns["contradiction"] = cleaned.contradiction
-    shown = shown_values(table, 1 - cleaned.confidence)
+    urgency = 1 - cleaned.confidence.astype(np.float64)
+    urgency[audit_rows(table.ids, cleaned, table.reviewed)[:MOST_AUDITED]] += 1
+    shown = shown_values(table, urgency)
     columns |= {f"{SHOWN}{name}": values for name, values in shown.items()}
     write_table(folder / RunFile.EXAMPLES, columns)
     if votes is not None:

@@ -26,13 +26,8 @@ def audit(
     Answers are stored in the run. From then on, `clean` and `report` use them for confidences,
     suspicions and flags.
     """
-    from ltpll.cleaning.audit import (
-        audit_sentences,
-        read_answers_about,
-        store_answers,
-        with_answers_applied,
-    )
-    from ltpll.cleaning.results import findings
+    from ltpll.cleaning.audit import read_answers_about, store_answers, with_answers_applied
+    from ltpll.cleaning.results import findings, said_of_answers
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.runs.run_files import RunFile
 
@@ -45,7 +40,7 @@ def audit(
     if table.audit is None:
         none = f"{run} has no answers about rows that it was trained on without them"
         raise InputError(f"{none}: run {command('ltpll', 'review', run)}, and answer some rows.")
-    sentences = audit_sentences(table) or ["None of the answers is about the random sample."]
+    sentences = said_of_answers(table) or ["None of the answers is about the random sample."]
     for sentence in [counted(table.audit.answers, "answer") + ".", *sentences, *findings(table)]:
         print_line(sentence)
     print_table(

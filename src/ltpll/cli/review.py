@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,7 @@ from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
 from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
+from ltpll.runs.run_files import RunFile
 
 if TYPE_CHECKING:
     from ltpll.cleaning.results import CleanedTable
@@ -48,10 +50,10 @@ def review(
     Answers say how good the labels are (`ltpll audit`), make confidences and flags better, and
     replace candidate sets in the next training (`ltpll train --reviewed`).
     """
-    from ltpll.cleaning.audit import stored_answers
+    from ltpll.cleaning.audit import answers_of_page, store_answers, stored_answers
     from ltpll.cleaning.review import choose_questions, review_columns
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.cli.review_server import serve_page
+    from ltpll.cli.review_server import ReviewServer
     from ltpll.report import templates
     from ltpll.report.review_page import pictures_of_rows, render_review_page
     from ltpll.tables.streaming import TABLE_SUFFIXES
@@ -78,9 +80,15 @@ def review(
     pictures = pictures_of_rows(table, questions.rows)
     page = render_review_page(table, questions, answers, pictures=pictures, served=serve)
     if serve:
-        stored = serve_page(run, table, questions, answers, page)
-        print_line(f"{counted(stored, 'answer is', 'answers are')} stored in {run}.")
-        print_next(run, table)
+
+        def store(given: Any) -> None:
+            store_answers(run, table, answers_of_page(table, questions, answers, given))
+
+        with ReviewServer(page, store) as server, suppress(KeyboardInterrupt):
+            print_line(f"Open {server.url} and press Ctrl-C here when you are done.")
+            server.serve_forever()
+        print_line("Next:")
+        print_next(run, table, run / RunFile.ANSWERS)
         return
     templates.write(out, page)
     print_line(f"Review page: {out.resolve()}")
@@ -88,14 +96,10 @@ def review(
     print_next(run, table, Path("answers.csv"))
 
 
-def print_next(run: Path, table: CleanedTable, answers: Path | None = None) -> None:
-    """Print the commands that use answers, from a file or from the run."""
-    from ltpll.runs.run_files import RunFile
-
-    if answers is not None:
-        print_line(command("ltpll", "audit", run, answers))
+def print_next(run: Path, table: CleanedTable, answers: Path) -> None:
+    """Print the commands that use answers."""
+    print_line(command("ltpll", "audit", run, *([] if answers.parent == run else [answers])))
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
-    given = str(answers or run / RunFile.ANSWERS)
     words = TrainJob.of_record(table.record).words()
-    words = [*earlier, "--reviewed", given, "--out", "NEW_RUN", *words]
+    words = [*earlier, "--reviewed", str(answers), "--out", "NEW_RUN", *words]
     print_line(command("ltpll", "train", table.record["source"]["table"], *words))

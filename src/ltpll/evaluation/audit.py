@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
-from scipy.stats import beta
 
 LEVEL = 0.95  # of intervals
 RARE_SHARE = 1 / 3  # of the audit that asks about rare classes, if there are any
@@ -154,9 +152,11 @@ def estimate_share(
 
 def _bounds(share: float, n: float) -> tuple[float, float]:
     """The interval of Clopper and Pearson for a share of n answers, which need not be whole."""
+    from scipy.special import betaincinv  # importing it takes longer than most commands do
+
     right, tail = share * n, (1 - LEVEL) / 2
-    lower = beta.ppf(tail, right, n - right + 1) if right > 1e-9 else 0.0
-    upper = beta.ppf(1 - tail, right + 1, n - right) if n - right > 1e-9 else 1.0
+    lower = betaincinv(right, n - right + 1, tail) if right > 1e-9 else 0.0
+    upper = betaincinv(right + 1, n - right, 1 - tail) if n - right > 1e-9 else 1.0
     return float(lower), float(upper)
 
 
@@ -176,16 +176,14 @@ def narrowing(
     answers: Sequence[npt.NDArray[np.floating]], sizes: Sequence[int], more: int = 20
 ) -> float:
     """By how much the interval of `estimate_share` is expected to narrow with more answers."""
-    now, n = estimate_share(answers, sizes), sum(map(len, answers))
-    if now is None:
-        return 1.0
-    again = [np.resize(found, round(len(found) * (1 + more / n))) for found in answers]
-    again = [
-        np.full(len(long), found.mean()) if len(found) else found
-        for long, found in zip(again, answers, strict=True)
+    n = max(sum(map(len, answers)), 1)
+    longer = [
+        np.full(round(len(found) * (1 + more / n)), found.mean() if len(found) else 0.0)
+        for found in answers
     ]
-    later = estimate_share(again, sizes)
-    assert later is not None
+    now, later = estimate_share(answers, sizes), estimate_share(longer, sizes)
+    if now is None or later is None:
+        return 1.0
     return max(0.0, (now.upper - now.lower) - (later.upper - later.lower))
 
 
@@ -225,6 +223,8 @@ def recalibrated(
         >>> recalibrated(before, answered, np.array([0.0]), CONFIDENCES).round(2)
         array([0.44, 0.82, 0.82])
     """
+    from scipy.special import expit, logit
+
     scores = logit(np.clip(probability.astype(np.float64), LEAST, MOST))
     columns, widths = [np.ones(len(scores)), scores], [prior.intercept_spread, prior.slope_spread]
     for groups in groupings:

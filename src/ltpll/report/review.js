@@ -135,15 +135,11 @@
     const words = String(value);
     return `"${(FORMULA.test(words) && !NUMBER.test(words) ? `'${words}` : words).replaceAll('"', '""')}"`;
   };
-  const names = (set) => {
-    const own = set.map((c) => classes[c]);
-    if (own.length === 1) return own[0];
-    return own.some((name) => name.includes(separator) || name.includes("|")) ? JSON.stringify(own) : own.join(separator);
-  };
+  const names = (set) => set.map((c) => classes[c]);
   const csv = () => {
     const lines = [...answers].map(([i, { chosen }]) => {
-      const given = chosen === null ? "" : chosen.length ? names(chosen) : "none";
-      return [rows[i].id, names(rows[i].set), given, rows[i].asked, rows[i].probability].map(cell).join(",");
+      const given = chosen === null ? "" : chosen.length > 1 ? JSON.stringify(names(chosen)) : names(chosen)[0] ?? "none";
+      return [rows[i].id, names(rows[i].set).join(separator), given, rows[i].asked, rows[i].probability].map(cell).join(",");
     });
     return ["id,candidates,answer,asked,probability", ...lines, ""].join("\n");
   };
