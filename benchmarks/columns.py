@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--trained-with", nargs="*", default=REBALANCERS)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     for folder in (options.features, options.out):
@@ -73,7 +74,7 @@ def main() -> None:
     missing = {}
     for seed in options.seeds:
         for column in columns():
-            for rebalancer in REBALANCERS:
+            for rebalancer in options.trained_with:
                 name = (
                     "-".join(map(str, [*column.values(), rebalancer, seed]))
                     .replace("-True", "-nu")

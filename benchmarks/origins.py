@@ -2,11 +2,13 @@
 tells apart, and those it cannot.
 
     python benchmarks/origins.py PACK --out results/origins
+    python benchmarks/origins.py PACK --out results/choice --committee --seeds 30 31 32
 
 The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see
 benchmarks/tabular.py); the sets are simulated, the answers of a weak model, or the table's own.
 Each draw has a record with the figures of every rebalancer on held-out rows, and with the scores by
-which "auto" decided where the sets left it undecided; existing records are kept.
+which "auto" decided where the sets left it undecided; existing records are kept. With `--committee`,
+a committee is trained as well.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ltpll.before_training import can_compare
 from ltpll.candidates import Candidates
+from ltpll.committee import Committee
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto
@@ -79,6 +82,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--committee", action="store_true")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     draws = [
@@ -93,7 +97,9 @@ def main() -> None:
         if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()
     }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, options.pack, *draw): draw for draw in missing}
+        waiting = {
+            pool.submit(measure, options.pack, *draw, options.committee): draw for draw in missing
+        }
         for done in as_completed(waiting):
             record = done.result()
             missing[waiting[done]].write_text(json.dumps(record, indent=1) + "\n")
@@ -104,34 +110,27 @@ def main() -> None:
             print(*waiting[done], record["regime"], record["scores"], balanced, flush=True)
 
 
-def measure(pack: Path, data: str, origin: str, seed: int) -> dict[str, Any]:
+def measure(pack: Path, data: str, origin: str, seed: int, committee: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", InputWarning)  # about classes that no training row has
     started = time.perf_counter()
     x, y, sets, x_test, y_test = problem(pack, data, origin, seed)
+    how: dict[str, Any] = {"random_state": seed, "device": "cpu", "threads": 1}
     figures, scores = {}, None
     for name, rebalancer in REBALANCERS.items():
-        model = PartialLabelClassifier(
-            rebalancer=rebalancer, random_state=seed, device="cpu", threads=1
-        )
+        model = PartialLabelClassifier(rebalancer=rebalancer, **how)
         trainer, inputs, candidates = model.prepare_training(x, sets)
         undecided = name == "auto" and can_compare(trainer.rebalancer, inputs, candidates)
-        model.fit(x, sets)
-        predicted = {
-            goal: model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")
-        }
-        right = predicted["balanced"] == y_test
-        figures[name] = {
-            "accuracy": float((predicted["accuracy"] == y_test).mean()),
-            "balanced_accuracy": float(
-                np.mean([right[y_test == label].mean() for label in np.unique(y_test)])
-            ),
-            "recovery": float((model.transduce().labels == y).mean()),
-        }
+        figures[name] = figures_of(model.fit(x, sets), y, x_test, y_test)
         if name == "auto":
             auto: Any = model._predictor.rebalancer
             regime, choice = auto.prior_.regime, model.choice_
             scores = dict(auto.scores) if undecided else None
+    weights = None
+    if committee:
+        whole = Committee(**how).fit(x, sets)
+        figures["committee"] = figures_of(whole, y, x_test, y_test)
+        weights = {member: round(weight, 3) for member, weight in whole.weights_.items()}
     rounded = {
         name: {key: round(value, 5) for key, value in row.items()} for name, row in figures.items()
     }
@@ -145,9 +144,25 @@ def measure(pack: Path, data: str, origin: str, seed: int) -> dict[str, Any]:
         "regime": regime,
         "choice": choice,
         "scores": scores,
+        **({} if weights is None else {"weights": weights}),
         "figures": rounded,
         "seconds": round(time.perf_counter() - started, 1),
         "environment": environment("cpu"),
+    }
+
+
+def figures_of(model: Any, y: Any, x_test: Any, y_test: Any) -> dict[str, float]:
+    """How well a fitted model predicts other rows, and recovers the labels of its own."""
+    predicted = {
+        goal: model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")
+    }
+    right = predicted["balanced"] == y_test
+    return {
+        "accuracy": float((predicted["accuracy"] == y_test).mean()),
+        "balanced_accuracy": float(
+            np.mean([right[y_test == label].mean() for label in np.unique(y_test)])
+        ),
+        "recovery": float((model.transduce().labels == y).mean()),
     }
 
 

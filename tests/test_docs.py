@@ -110,6 +110,10 @@ def claims_of_add_a_method(space, y):
     )
     assert fitted.score(x, y) > 0.9
     assert fitted.class_prior_.sum() == pytest.approx(1, abs=1e-4)
+    purified = PartialLabelClassifier(method=space["PurifiedPRODEN"](), epochs=10, device="cpu")
+    purified.fit(x, uniform_candidates(y, 4, 0.3, seed=0))
+    assert purified.score(x, y) > 0.9
+    assert not purified._predictor.method.remaining.all()
 
 
 CLAIMS = {

@@ -615,6 +615,8 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         modules = _named_modules(self.model_, used.method, used.rebalancer, used.extras)
         for name, module in modules.items():
             tensors |= with_prefix(name, module.state_dict())
+        for name in used.method.per_example:
+            del tensors[f"method.{name}"]
         views = self._predictor.views
         assert isinstance(views, (FeatureViews, ImageViews))
         # A backbone states its statistics in double precision.

@@ -102,7 +102,10 @@ class Forward(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One training step, for parts that need more than the network's outputs."""
+    """One training step, for parts that need more than the network's outputs.
+
+    `rows` are the numbers of the batch's examples, (batch,), for parts with state per example.
+    """
 
     batch: Batch
     outputs: Outputs
@@ -110,6 +113,7 @@ class Step:
     rebalancer: Rebalancer
     forward: Forward
     generator: torch.Generator
+    rows: Tensor
 
     def log_prior(self) -> Tensor:
         """The log-prior that is subtracted when targets are refined, (classes,).
@@ -196,6 +200,10 @@ class Method(Configurable, nn.Module, ABC):
     """The share of the epochs after which targets may leave sets that may lack the true label:
     early, before the network has memorised
     the sets, but not before it can tell classes apart."""
+    per_example: tuple[str, ...] = ()
+    """Names of the buffers with a row for each training example, which `start_training` makes.
+
+    They belong to the checkpoints of a training, but not to a saved classifier."""
     lr_factor: ClassVar[float] = 1.0
     """By which `PartialLabelClassifier` multiplies its default learning rate."""
     variants: tuple[str, ...] = ()
@@ -253,6 +261,13 @@ class Method(Configurable, nn.Module, ABC):
         """
         return 0
 
+    def start_training(self, training: Training) -> None:
+        """Called before the first step, with the candidate sets and the initial targets.
+
+        State per example is made here, as buffers on the device of `training.targets.values` that
+        `per_example` names.
+        """
+
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Called before the first step of every epoch; epochs count from 0."""
 
@@ -276,6 +291,14 @@ class Method(Configurable, nn.Module, ABC):
 
     def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""
+
+    def remaining_classes(self, rows: Tensor) -> Tensor | None:
+        """Which classes the method has not ruled out for some rows, (batch, classes), boolean.
+
+        Their candidate sets are reduced to these classes, of which one must be a candidate. None
+        leaves the sets as they are.
+        """
+        return None
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
         """Return the outputs used for prediction; `variant` is one of `variants`."""

@@ -30,6 +30,7 @@ from ltpll.training.distributed import World, is_loss_of_a_process
 from ltpll.training.signals import exit_on_signals
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews, Jitter, Views
+from support.purifying import Purifying
 
 
 def problem(images=False, n=45):
@@ -73,7 +74,7 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     }
     return PartialLabelTrainer(
         model,
-        METHODS.create(method),
+        Purifying() if method == Purifying.name else METHODS.create(method),
         REBALANCERS.create(rebalancer, context),
         [EXTRAS.create(name) for name in extras],
         views=views,

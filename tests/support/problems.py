@@ -61,7 +61,8 @@ def step_of(
 
     batch = Batch(views or p.outputs.features, p.targets, p.candidates)
     generator = torch.Generator().manual_seed(seed)
-    return Step(batch, p.outputs, p.head, rebalancer or REBALANCERS["none"](), forward, generator)
+    rows, part = torch.arange(len(p.targets)), rebalancer or REBALANCERS["none"]()
+    return Step(batch, p.outputs, p.head, part, forward, generator, rows)
 
 
 class BetweenEpochs(NamedTuple):

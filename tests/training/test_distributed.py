@@ -42,6 +42,7 @@ CASES = {
         {"method": "lw", "rebalancer": "auto", "epochs": 3},
         {"method": "pico", "rebalancer": "records", "images": True, "epochs": 1},
         {"method": "proden", "rebalancer": "records", "on_nan": "skip", "poisoned": True},
+        {"method": "purifying", "rebalancer": "records", "epochs": 4},
     ],
     3: [
         *({"method": "corr", "rebalancer": "records", "extras": [name]} for name in sorted(EXTRAS)),

@@ -20,6 +20,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
 from ltpll_research.set_origins import remove_labels
+from support.purifying import Purifying
 from support.toy_training import toy, trainer
 
 SOURCE = str(Path(ltpll.__file__).parent)
@@ -115,10 +116,11 @@ def test_operations_that_cannot_be_recorded_are_found(operation):
         operation(x)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, Purifying])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_the_steps_of_a_method_can_be_recorded_also_with_open_sets(method, missing):
-    assert_recordable(trainer(method, epochs=4, truth_missing=missing))
+    made = method if isinstance(method, str) else method()
+    assert_recordable(trainer(made, epochs=4, truth_missing=missing))
 
 
 @pytest.mark.parametrize("rebalancer", REBALANCERS)

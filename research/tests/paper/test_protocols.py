@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ltpll.methods import METHODS
-from ltpll.training.trainer import STEP_FACTOR
+from ltpll.training.trainer import STEP_FACTOR, step_rate
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.paper.catalog import CIFAR10, CIFAR100, ITEMS, published, with_equal_lengths
 from ltpll_research.paper.grid import (
@@ -42,7 +42,7 @@ def experiment(label, column=CIFAR10):
             1100,
             100,
             "flip-crop",
-            (700, 800, 900),
+            (701, 801, 901),
         ),
         (
             "solar, SoLar's protocol, prior estimation, then 1000 epochs",
@@ -50,9 +50,9 @@ def experiment(label, column=CIFAR10):
             1020,
             20,
             "flip-crop",
-            (700, 800, 900),
+            (701, 801, 901),
         ),
-        ("htc, HTC's protocol", CIFAR10, 800, 0, "flip-crop", (700,)),
+        ("htc, HTC's protocol", CIFAR10, 800, 0, "flip-crop", (701,)),
         ("htc", CIFAR100, 800, 0, "paper", ()),
         ("pico", CIFAR10, 800, 0, "paper", ()),
         ("corr + records", CIFAR10, 800, 0, "paper", ()),
@@ -67,6 +67,22 @@ def test_every_system_is_trained_as_it_was_published(
     assert made.schedule == ("step" if milestones else "cosine")
     assert method.restart(epochs) == estimation
     assert (made.lr, made.batch_size, made.weight_decay) == (0.01, 256, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("label", "ends"),
+    [
+        ("solar, SoLar's protocol, prior estimation, then 1000 epochs", (700, 800, 900)),
+        ("htc, HTC's protocol", (700, 800)),
+    ],
+)
+def test_learning_rates_fall_where_the_authors_code_lowers_them(label, ends):
+    """Their code multiplies the rate by 0.1 for every number that the epoch, from 0, exceeds."""
+    made = experiment(label)
+    epochs = made.epochs - METHODS[made.method]().restart(made.epochs)
+    rates = [step_rate(epoch, made.milestones, made.lr) for epoch in range(epochs)]
+    theirs = [0.01 * 0.1 ** sum(epoch > end for end in ends) for epoch in range(epochs)]
+    assert rates == pytest.approx(theirs)
 
 
 def test_the_published_numbers_are_those_of_each_protocol():

@@ -41,12 +41,14 @@ class BCL(Extra):
     """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss with a learned centre per class.
 
     The label of an example is the candidate with the largest target, so the term starts once
-    targets have been refined. With the rebalancer `oracle-la` this is Oracle-BCL of the RECORDS
-    paper.
+    targets have been refined. With the rebalancer `oracle-la` it stands for Oracle-BCL of the
+    RECORDS paper, whose code is not published. Differs from the code of BCL's authors: there, the
+    centres are projections of the classifier's weights by a second projector, both projectors have
+    batch norm, and the supervised loss is a logit-adjusted cross-entropy.
 
     Formula:
         y      = argmax_{j∈S} w_j
-        v      = the projections of f of both views, c = the learned centres, all of unit length
+        v      = the projections of f of both views, c = free parameters, all of unit length
         U_k(i) = c_k and every v with y = k but v_i
         term   = weight · mean over i of
                  [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]

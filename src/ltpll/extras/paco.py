@@ -19,8 +19,8 @@ class PaCO(Extra):
     The positives of an example are its class, with weight 1, and the examples of its class, with
     weight `alpha` each. Its class is the candidate with the largest target, so the term starts once
     targets have been refined. The prior is the rebalancer's, if it is used to refine targets: with
-    `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a
-    momentum encoder.
+    `oracle-la` it stands for Oracle-PaCO of the RECORDS paper, whose code is not published. The
+    second view and the queue come from a momentum encoder.
 
     Formula:
         y    = argmax_{j∈S} w_j

@@ -16,7 +16,8 @@ class CAVL(Method):
 
     Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies
     by the 0/1 mask, which picks a non-candidate (value 0) whenever every candidate's activation
-    value is negative.
+    value is negative. Their code also refines targets in a second forward pass, after the
+    optimizer's step.
 
     Formula:
         loss    = CE(w, z)

@@ -28,6 +28,8 @@ class CORR(Method):
     Targets are the normalised geometric mean of the views' probabilities on the candidates. Where
     sets may lack the true label (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in
     the first term, so that they are pushed down only as far as they are not taken for the label.
+    Differs from the RECORDS authors' code: without RECORDS, theirs restricts targets to the classes
+    whose target is above zero, so a candidate whose target was once rounded to zero never returns.
 
     Formula:
         loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)

@@ -49,7 +49,8 @@ class HTC(Method):
     As in the authors' code, each view and the blends of each head pass through the network by
     themselves. Differs from it: so that shapes stay the same, blends of reliable examples are
     repeated with zero weight until they fill the batch. Batch norm then counts some of them once
-    more than the others, unless the batch is a multiple of their number.
+    more than the others, unless the batch is a multiple of their number. Where the tail head's
+    labels are made, their code adds nothing to the prior before its logarithm.
 
     Formula:
         t          = tail head of f

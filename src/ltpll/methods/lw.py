@@ -21,7 +21,8 @@ class LW(Method):
     """LW (Wen et al., ICML 2021): weighted losses raise the candidates and lower other classes.
 
     Refined targets sum to one over the candidates, and again over the other classes; before, they
-    are 1/C for every class.
+    are 1/C for every class. Differs from the authors' code, which refines them in a second forward
+    pass, after the optimizer's step.
 
     Formula:
         loss    = Σ_{j∈S} w_j σ(−z_j)  +  β Σ_{j∉S} w_j σ(z_j)

@@ -30,7 +30,8 @@ class PiCO(Method):
 
     A rebalancer affects which candidate is likeliest, and the predictions. Differs from the
     authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and
-    the queue is never longer than the data set.
+    the queue is never longer than the data set; with `first_epoch=0`, their φ is 0.99 in the first
+    epoch.
 
     Formula:
         y       = argmax_{j∈S} ẑ_j

@@ -14,6 +14,9 @@ from ltpll.targets import restricted_softmax
 class PRODEN(Method):
     """PRODEN (Lv et al., ICML 2020): cross-entropy against the softmax over the candidates.
 
+    Differs from the authors' code, which restricts targets to the classes whose target is above
+    zero: there, a candidate whose target was once rounded to zero never returns.
+
     Formula:
         loss    = CE(w, z)
         targets = softmax_S(ẑ)

@@ -40,10 +40,10 @@ class SoLar(Method):
 
     The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`,
     `estimation_epochs=20`, `rates=(0.05, 0.01)`. As in their code, each view and the blends pass
-    through the network by themselves. Differs from their code: a queue that is not full yet is
-    already used, and, so that shapes stay the same, blends of reliable examples are repeated with
-    zero weight until they fill the batch. Batch norm then counts some of them once more than the
-    others, unless the batch is a multiple of their number.
+    through the network by themselves. Differs from their code: the queue is never longer than the
+    data set and is used before it is full, and, so that shapes stay the same, blends of reliable
+    examples are repeated with zero weight until they fill the batch. Batch norm then counts some of
+    them once more than the others, unless the batch is a multiple of their number.
 
     Formula:
         q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch

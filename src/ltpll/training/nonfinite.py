@@ -120,12 +120,7 @@ class SkipNonFinite(NonFinitePolicy):
         super().__init__(device)
         self.optimizer = optimizer
         self._bad, self._one = torch.zeros((), device=device), torch.ones((), device=device)
-        self._trained = trained_parameters(optimizer)
-        trained = set(map(id, self._trained))
-        # Batch norm statistics, running features, queues, prototypes, momentum encoders.
-        found = [one for module in modules for one in (*module.parameters(), *module.buffers())]
-        changing = {id(tensor): tensor for tensor in found if id(tensor) not in trained}
-        self._changing = list(changing.values())
+        self._modules, self._trained = list(modules), trained_parameters(optimizer)
         optimizer.register_step_pre_hook(self._block_update)
 
     def reset(self, n_rows: int) -> None:
@@ -133,14 +128,20 @@ class SkipNonFinite(NonFinitePolicy):
 
     def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
         """Return a step that changes nothing, with loss zero, if a number is not finite."""
+        trained = set(map(id, self._trained))
+        # Batch norm statistics, running features, queues, prototypes, momentum encoders, and state
+        # per example, which exists once the training has started.
+        parts = self._modules
+        found = [one for module in parts for one in (*module.parameters(), *module.buffers())]
+        changing = {id(tensor): tensor for tensor in found if id(tensor) not in trained}.values()
 
         def guarded(index: Tensor, views: Sequence[Tensor]) -> Tensor:
-            before = [tensor.detach().clone() for tensor in self._changing]
+            before = [tensor.detach().clone() for tensor in changing]
             targets_before = targets[index]
             loss = step(index, views)
             good = self._bad == 0
             with torch.no_grad():
-                for tensor, old in zip(self._changing, before, strict=True):
+                for tensor, old in zip(changing, before, strict=True):
                     tensor.copy_(torch.where(good, tensor, old))
                 targets[index] = torch.where(good, targets[index], targets_before)
             self.n_skipped += self._bad

@@ -286,7 +286,7 @@ class PartialLabelTrainer:
         batch = Batch(
             self.world.whole_views(views, len(index)),
             self.targets[index],
-            self.sets[index],
+            self._candidates(index),
             self._log_weights(index),
         )
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
@@ -302,7 +302,8 @@ class PartialLabelTrainer:
         self.rebalancer.observe(seen, self.head)
         if self._opens:
             batch = self._opened(batch, index, seen)
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
+        parts = (self.head, self.rebalancer, self._forward_one, self.generator)
+        step = Step(batch, outputs, *parts, rows=index)
         refined = batch.targets
         if self._refines:
             with torch.no_grad():
@@ -329,8 +330,13 @@ class PartialLabelTrainer:
         adjusted = self.rebalancer.adjust(outputs, "targets", self.head).logits
         given = self.sets.add_outside_labels(index, torch.stack(adjusted).mean(0))
         return batch._replace(
-            candidates=self.sets[index], log_weights=self._log_weights(index), given=given
+            candidates=self._candidates(index), log_weights=self._log_weights(index), given=given
         )
+
+    def _candidates(self, index: Tensor) -> Tensor:
+        """The candidate sets of some rows, without what the method has ruled out."""
+        candidates, remaining = self.sets[index], self.method.remaining_classes(index)
+        return candidates if remaining is None else candidates & remaining
 
     def _log_weights(self, index: Tensor) -> Tensor | None:
         """The weights of the candidates of some rows, with the rebalancer's evidence."""
@@ -468,9 +474,8 @@ class PartialLabelTrainer:
             )
         self._nonfinite.reset(len(sets))
         self.state.start(self.candidates, targets, batches)
-        self.rebalancer.start_training(self)
-        for extra in self.extras:
-            extra.start_training(self)
+        for part in self._parts:
+            part.start_training(self)
         # Created here, because recorded steps hold on to the tensors above.
         self._runner = Runner(
             self._nonfinite.guard(self.step, targets),
@@ -700,7 +705,7 @@ class PartialLabelTrainer:
             if following is not None:
                 self.inputs.announce(following)
             outputs = Outputs.from_views([self.predictor.plain(x)])
-            yield self.world.gather_outputs(outputs, len(rows)), self.sets[rows]
+            yield self.world.gather_outputs(outputs, len(rows)), self._candidates(rows)
 
     @torch.no_grad()
     def final_targets(self) -> Targets:

@@ -24,7 +24,7 @@ class Protocol:
 
     Examples:
         >>> PROTOCOLS["htc"].settings_for("cifar10")["milestones"]
-        [700]
+        [701]
     """
 
     name: str
@@ -53,6 +53,8 @@ class Protocol:
 SOLAR_ON_CIFAR100 = {
     "options": {"solar": {"estimation_epochs": 20, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}}
 }
+# Milestones of SoLar and HTC are one more than in their code, where the learning rate falls only
+# after the epoch whose number, counted from 0, is the milestone.
 STEPS = {"views": "flip-crop", "schedule": "step"}
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -72,17 +74,17 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol(
             "solar",
             "100 epochs that estimate the prior (20 on CIFAR-100), then 1,000; learning rate 0.01, "
-            "times 0.1 after 700, 800 and 900; flip and crop",
+            "times 0.1 after 701, 801 and 901; flip and crop",
             owner="SoLar's protocol",
             length="prior estimation, then 1000 epochs",
-            settings={"epochs": 1100, "milestones": [700, 800, 900], **STEPS},
+            settings={"epochs": 1100, "milestones": [701, 801, 901], **STEPS},
             by_data={"cifar100": {"epochs": 1020, **SOLAR_ON_CIFAR100}},
         ),
         Protocol(
             "htc",
-            "800 epochs, learning rate 0.01 for 700 of them, then 0.001; flip and crop",
+            "800 epochs, learning rate 0.01 for 701 of them, then 0.001; flip and crop",
             owner="HTC's protocol",
-            settings={"milestones": [700], **STEPS},
+            settings={"milestones": [701], **STEPS},
         ),
     )
 }
