@@ -195,10 +195,7 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
     ]
     ltpll("train", "my table.csv", *columns, *settings, *QUICK, "--out", "run")
     printed = ltpll("review", "run", "--out", "queue.csv", "--n", "12")
-    assert "About " in printed
-    assert " of the 12 labels in the queue are expected to be wrong, and " in printed
-    assert "  … and 4 more in queue.csv\n" in printed
-    assert "with several as in a;b, or" in printed
+    assert "with several as in a;b, with" in printed
     queue = rows_of(tmp_path / "queue.csv")
     assert any(";" in row["candidates"] for row in queue)
     queue[0]["answer"], queue[1]["answer"], queue[2]["answer"] = "c", "a|b", "b;c"

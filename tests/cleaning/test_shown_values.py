@@ -98,7 +98,7 @@ def test_cards_show_the_row_and_hostile_cells_and_names_do_nothing(tmp_path, lis
     assert "CONSOLE" not in errors
     assert not is_owned(page)
     assert listener.asked == []
-    assert len(re.findall(r'<p class="shown"><span><b>', page)) == page.count("<article") == 10
+    assert len(re.findall(r'<p class="shown"><span><b>', page)) == page.count("<article") == 20
     assert "a quiet column" not in page
 
 

@@ -93,10 +93,11 @@ def store_answers(folder: Path, table: CleanedTable, answers: Answers) -> None:
 
     names, sets = table.classes.tolist(), table.sets()
     cells = [[names[c] for c in one] for one in answers.sets]
+    nothing = "?" if NO_CLASS in names else NO_CLASS
     columns = {
         "id": table.ids[answers.rows],
         "candidates": [sets[i] for i in answers.rows.tolist()],
-        "answer": [json.dumps(one) if len(one) > 1 else (one or [NO_CLASS])[0] for one in cells],
+        "answer": [json.dumps(one) if len(one) > 1 else (one or [nothing])[0] for one in cells],
         "asked": answers.asked,
         "probability": answers.probability.round(6),
     }

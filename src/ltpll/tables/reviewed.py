@@ -64,7 +64,10 @@ def read_answer_file(
         )
     found = []
     for i, (name, cell) in enumerate(zip(keys, cells, strict=True)):
-        row, told = file.describe_row, {one: column[i] for one, column in zip(beside, others, strict=True)}
+        row, told = (
+            file.describe_row,
+            {one: column[i] for one, column in zip(beside, others, strict=True)},
+        )
         names = [cell] if cell in number else []
         if cell not in number and cell.lower() not in NO_ANSWER:
             names = list(parse_cell(cell.replace(also, separator), separator, i, row).entries)
