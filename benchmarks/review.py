@@ -1,5 +1,5 @@
 """Measures what answers help most: those for the rows of the review queue, for the least confident,
-for rare classes, or for random rows.
+or for random rows.
 
     python benchmarks/review.py PACK --out results/review
 
@@ -39,7 +39,7 @@ from ltpll.cleaning.pipeline import (
     train_table_run,
 )
 from ltpll.cleaning.results import CleanedTable
-from ltpll.cleaning.review import alternatives, review_rows
+from ltpll.cleaning.review import review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.errors import InputWarning
 from ltpll.runs.environment import environment
@@ -55,7 +55,7 @@ FRESH, FROM = (
     (0.0,),
     (0.0, TRUST),
 )  # trust in the first run's labels; with 0, training starts from scratch
-QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM, "rare": FRESH}
+QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM}
 
 
 def main() -> None:
@@ -200,18 +200,13 @@ def figures(record: dict[str, Any]) -> dict[str, Any]:
 
 def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
     """The rows that each way to choose asks about, by its name."""
-    labels, trained = cleaned.labels, np.flatnonzero(cleaned.labels.judged_by == "folds")
-    confidence = labels.confidence.astype(np.float64)
-    # What an answer gains where every class counts the same: the label is wrong, times the expected
-    # inverse size of the true class.
-    weight = 1 / np.maximum(np.bincount(labels.label[trained], minlength=len(cleaned.classes)), 1)
-    expected = confidence * weight[labels.label] + (1 - confidence) * weight[alternatives(cleaned)]
+    trained = np.flatnonzero(cleaned.labels.judged_by == "folds")
+    confidence = cleaned.labels.confidence.astype(np.float64)
     return {
         "none": trained[:0],
         "random": np.random.default_rng(seed).permutation(trained)[:n],
         "least confident": trained[np.argsort(confidence[trained], kind="stable")][:n],
         "queue": review_rows(cleaned, n),
-        "rare": review_rows(cleaned, n, cleaned.doubts * expected),
     }
 
 

@@ -108,7 +108,7 @@ def test_labels_are_those_of_the_commands_for_the_same_table(
         assert stored.record[name] == fitted.table_.record[name], name
     assert fitted.labels_["lacks_label"].tolist() == stored.labels.issue.tolist()
     queue = review_columns(stored, review_rows(stored, 20))
-    assert fitted.review_queue(20)["why"].tolist() == queue["why"]
+    assert fitted.review_queue(20)["candidates"].tolist() == queue["candidates"]
 
 
 def test_labels_have_the_rows_the_index_and_the_classes_that_were_given(cleaner, frame):
@@ -166,7 +166,7 @@ def test_the_queue_and_the_page_are_those_of_the_commands(cleaner, frame, tmp_pa
     assert queue["rank"].tolist() == list(range(1, 8))
     assert queue["id"].tolist() == queue.index.tolist()
     assert set(queue.index) <= set(frame.index)
-    assert {"candidates", "label", "why", "answer"} <= set(queue.columns)
+    assert {"candidates", "label", "suggestion", "answer"} <= set(queue.columns)
     cleaner.report(tmp_path / "page.html", title="Digits & <others>")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Digits &amp; &lt;others&gt;" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from typing import NamedTuple
 
@@ -19,27 +18,20 @@ from ltpll.cleaning.results import (
     rounded_column,
 )
 from ltpll.evaluation.audit import audit_order, is_rare, ladder
-from ltpll.formatting import counted
 
 AUDIT, SUSPICIOUS, DOUBTFUL = "audit", "suspicious", "doubtful"
 SAMPLE = 30  # rows of the random sample
 Texts = npt.NDArray[np.object_]
 
 QUEUE = 100  # rows
-PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, if there are other rows
-RARE = 20  # examples, at most, of a rare class, which has less than half as many as the average
-OF_SET = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
+LIKELIER = 0.5  # contradiction from which a class outside the set is suggested
 
 
-def review_rows(
-    table: CleanedTable, n: int = QUEUE, urgency: npt.NDArray[np.float64] | None = None
-) -> Numbers:
-    """The rows whose labels are most probably wrong, spread over classes and groups.
+def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
+    """The rows whose labels are most probably wrong.
 
-    A row is as urgent as its label is doubtful, unless `urgency` says otherwise. Rows
-    about the same two classes, and further rows of the same group, come after the others once there
-    are too many of them. Rows that were reviewed before, rows without any doubt, and held-out rows
-    are left out.
+    Further rows of the same group come after the others. Rows that were reviewed before, rows
+    without any doubt, and held-out rows are left out.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -47,20 +39,14 @@ def review_rows(
         >>> len(review_rows(table, 5))
         5
     """
-    import pandas as pd
-
-    urgency = table.doubts if urgency is None else urgency
-    may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
-    if table.reviewed is not None:
-        may_ask &= ~table.reviewed
-    order = np.argsort(-urgency, kind="stable")
-    order = order[may_ask[order]]
-    label, other = table.labels.label[order], alternatives(table)[order]
-    pairs = np.minimum(label, other) * len(table.classes) + np.maximum(label, other)
-    crowded = pd.Series(pairs).groupby(pairs).cumcount().to_numpy() >= math.ceil(PAIR_SHARE * n)
+    rows = askable_rows(table.labels, table.reviewed)
+    rows = rows[np.argsort(-table.doubts[rows], kind="stable")]
+    rows = rows[table.doubts[rows] > 0]
     if table.groups is not None:
-        crowded |= pd.Series(table.groups[order]).duplicated().to_numpy()
-    return np.asarray(order[np.argsort(crowded, kind="stable")][:n])
+        first = np.unique(table.groups[rows], return_index=True)[1]
+        later = ~np.isin(np.arange(len(rows)), first)
+        rows = rows[np.argsort(later, kind="stable")]
+    return rows[:n]
 
 
 class Questions(NamedTuple):
@@ -127,20 +113,8 @@ def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Quest
     return Questions(mixed, asked[mixed], probability[mixed])
 
 
-def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
-    """Whether a label is doubted because its set may lack it, and not for another candidate."""
-    cleaned = table.labels
-    doubted = cleaned.suspicion > OF_SET * (1 - cleaned.confidence)
-    return np.asarray((cleaned.outside >= 0) & doubted & (cleaned.suspicion > 0))
-
-
-def alternatives(table: CleanedTable) -> Numbers:
-    """The likeliest label beside the chosen one, inside or outside the set; itself if none is."""
-    return np.where(asks_about_set(table), table.labels.outside, table.labels.runner_up)
-
-
 def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
-    """The queue as a table, with the reason for each row and an empty column for the answer.
+    """The rows as a table with an empty column for the answer.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -149,7 +123,8 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
     """
     names, cleaned = table.classes, table.labels
-    of_set, sets = (asks_about_set(table) | cleaned.issue)[rows], table.sets(separator)
+    outside, sets = cleaned.outside[rows], table.sets(separator)
+    likelier = (outside >= 0) & (cleaned.contradicted[rows] > LIKELIER)
     label, runner_up = cleaned.label[rows], cleaned.runner_up[rows]
     columns: Columns = {"rank": np.arange(1, len(rows) + 1), "id": table.ids[rows]}
     if table.paths is not None:
@@ -159,33 +134,10 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         "label": names[label],
         "confidence": rounded_column(cleaned.confidence[rows]),
         "runner_up": np.where(runner_up != label, names[runner_up], NO_NAME),
-        "suggestion": np.where(of_set, names[cleaned.outside[rows]], NO_NAME),
-        "why": reasons(table, rows),
+        "suggestion": np.where(likelier, names[outside], NO_NAME),
         "answer": [""] * len(rows),
     }
     for name, values in table.shown.items():
         taken = name in {*columns, *own}  # answers are read from these
         columns[f"{name} (of the row)" if taken else name] = values[rows]
     return columns | own
-
-
-def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
-    """Why each row is asked about, in a few words."""
-    names = table.classes.tolist()
-    label, other, of_set = table.labels.label, alternatives(table), asks_about_set(table)
-    issue, sizes = table.labels.issue, np.bincount(label, minlength=len(names))
-    rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
-    found = []
-    for i in rows.tolist():
-        mine, instead = label[i], other[i]
-        if of_set[i]:
-            lacks = "set may lack" if issue[i] else "the set possibly lacks"
-            words = f"{lacks} the true label: {names[instead]}?"
-        elif instead != mine:
-            words = f"doubtful between {names[mine]} and {names[instead]}"
-        else:
-            words = f"unsure of {names[mine]}"
-        rarest = min((mine, instead), key=lambda c: sizes[c])
-        size = counted(int(sizes[rarest]), "example") if sizes[rarest] else "no example yet"
-        found.append(f"{words}; rare class {names[rarest]}, {size}" if rare[rarest] else words)
-    return found
