@@ -1,8 +1,8 @@
 """Measures audits: intervals, confidences and flags that learn from the answers of people who are
 wrong now and then, and how many wrong labels an answer finds.
 
-    python benchmarks/audit.py fit PACK FITS
-    python benchmarks/audit.py measure FITS --out results/audits
+    python benchmarks/audits.py fit PACK FITS
+    python benchmarks/audits.py measure FITS --out results/audits
 
 `fit` trains committees on tables in which it is known which sets lack the true label, and leaves
 what `ltpll train` would store in FITS: digits at three imbalances, with random wrong labels or the
