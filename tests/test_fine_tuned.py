@@ -119,7 +119,7 @@ def test_other_inputs_than_bytes_are_refused(change, words):
 
 def test_options_of_fine_tuning_are_parameters_of_the_classifier_and_clones_share_the_backbone():
     classifier = quick()
-    copy = clone(classifier).set_params(model__lr_factor=0.7, model__layers="last")
+    copy = clone(classifier).set_params(model__lr_factor=0.7)
     assert copy.get_params()["model__lr_factor"] == 0.7
     assert classifier.get_params()["model__lr_factor"] == 0.1
     assert copy.model.backbone is classifier.model.backbone
@@ -131,19 +131,30 @@ def test_options_of_fine_tuning_are_parameters_of_the_classifier_and_clones_shar
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_saved_classifier_keeps_its_backbone_and_its_options(tmp_path, saveable, bare):
     x, _, candidates = coloured_pictures()
-    fitted = quick(saveable if bare else FineTune(saveable, layers="last", lr_factor=0.2)).fit(
+    fitted = quick(saveable if bare else FineTune(saveable, freeze_norm=True, lr_factor=0.2)).fit(
         x, candidates
     )
     fitted.save(tmp_path / "c")
     loaded = PartialLabelClassifier.load(tmp_path / "c", device="cpu")
     np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
-    expected = ("all", 0.1, "auto") if bare else ("last", 0.2, "auto")
-    assert (loaded.model.layers, loaded.model.lr_factor, loaded.model.freeze_norm) == expected
+    expected = (0.1, "auto") if bare else (0.2, True)
+    assert (loaded.model.lr_factor, loaded.model.freeze_norm) == expected
     for ours, theirs in zip(
         loaded.model.backbone.parameters(), fitted.model_.encoder.parameters(), strict=True
     ):
         assert torch.equal(ours, theirs)  # so that another fit starts from there
     loaded.fit(x, candidates)
+
+
+def test_a_file_of_version_0_2_0_names_the_layers_that_were_trained(tmp_path, saveable):
+    x, _, candidates = coloured_pictures()
+    fitted = quick(FineTune(saveable)).fit(x, candidates)
+    fitted.save(tmp_path / "c")
+    tensors, values = read_checkpoint(tmp_path / "c")
+    values["params"]["model"]["fine_tune"]["layers"] = "last"
+    write_checkpoint(tmp_path / "c", tensors, values)
+    loaded = PartialLabelClassifier.load(tmp_path / "c", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
 
 
 def test_a_network_of_ones_own_is_pickled_and_not_saved(tmp_path):
@@ -161,8 +172,8 @@ def test_a_network_of_ones_own_is_pickled_and_not_saved(tmp_path):
     [
         (lambda values: values["params"]["model"].pop("fine_tune"), "is damaged"),
         (
-            lambda values: values["params"]["model"]["fine_tune"].update(layers="none"),
-            "choose 'all' or 'last'",
+            lambda values: values["params"]["model"]["fine_tune"].update(freeze_norm="never"),
+            "choose True, False or 'auto'",
         ),
         (lambda values: values["params"]["model"]["fine_tune"].update(extra=1), "is damaged"),
     ],

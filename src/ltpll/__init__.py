@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from ltpll.evaluation.during_training import Evaluate as Evaluate
     from ltpll.evaluation.during_training import best_epoch as best_epoch
     from ltpll.evaluation.metrics import Shots as Shots
-    from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
-    from ltpll.evaluation.scorers import (
-        approximated_balanced_accuracy as approximated_balanced_accuracy,
-    )
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.evaluation.set_information import information_of_sets as information_of_sets
     from ltpll.evaluation.set_information import set_information as set_information
@@ -68,7 +64,7 @@ _NAMES = {
     "estimator": "PartialLabelClassifier",
     "evaluation.during_training": "Evaluate best_epoch",
     "evaluation.metrics": "Shots",
-    "evaluation.scorers": "approximated_accuracy approximated_balanced_accuracy covering_rate",
+    "evaluation.scorers": "covering_rate",
     "evaluation.set_information": "information_of_sets set_information",
     "evaluation.stopping": "KeepBestEpoch",
     "extras": "EXTRAS",

@@ -95,7 +95,6 @@ def test_a_network_of_ones_own_cannot_be_saved_as_a_record():
             "preprocessing": {"side": 10**9},
         },
         {"name": "x", "architecture": {"kind": "onnx"}, "preprocessing": {}},
-        {"name": "x", "architecture": {"kind": "onnx", "n_features": 1e15}, "preprocessing": {}},
     ],
 )
 def test_a_damaged_record_is_refused(record):

@@ -15,7 +15,7 @@ from ltpll.pictures.embedding import embedded_pictures
 from ltpll.runs.run import Run
 from ltpll.tables.reading import Reading
 from support.commands import ltpll_here as ltpll
-from support.tiny_backbones import write_mean_colours
+from support.tiny_backbones import make_efficientnets_shallow, write_efficientnet
 from support.user_tables import COLOURS, rows_of, write_csv, write_trees
 
 N = 60
@@ -131,22 +131,31 @@ def trees(tmp_path_factory):
         row |= {"bark": f"{list(COLOURS).index(name) + 0.1 * (i % 3)}", "site": "ne"[i % 2]}
         row["note"] = "=1+1" if i % 2 else "<b>hi</b>"
     write_csv(folder / "labels.csv", list(rows[0]), [list(row.values()) for row in rows])
-    write_mean_colours(folder / "colours.onnx")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LTPLL_CACHE", str(folder / "cache"))
+        make_efficientnets_shallow(patch)
+        write_efficientnet(folder / "small.safetensors")
         said = ltpll(
             *("train", folder / "labels.csv", "--images", folder / "pictures"),
-            *("--backbone", folder / "colours.onnx", "--out", folder / "run", "--epochs", "20"),
+            *(
+                "--backbone",
+                folder / "small.safetensors",
+                "--out",
+                folder / "run",
+                "--epochs",
+                "20",
+            ),
             *("--folds", "2", "--device", "cpu", "--rebalancer", "mean-target"),
             *("--set", "columns.ignore=note"),
         )
-    assert "(3 features of colours.onnx, 2 columns: 1 category, 1 number)" in said
+    assert "(1280 features of small, 2 columns: 1 category, 1 number)" in said
     return folder
 
 
 @pytest.fixture(autouse=True)
 def cache(trees, monkeypatch):
     monkeypatch.setenv("LTPLL_CACHE", str(trees / "cache"))
+    make_efficientnets_shallow(monkeypatch)
 
 
 def predicted(trees, tmp_path, name, **how):
@@ -179,7 +188,7 @@ def test_the_exported_model_takes_the_features_and_the_encoded_columns(trees, tm
     frame = pd.read_csv(trees / "labels.csv", dtype={"site": str})
     record = Run.open(trees / "run").result()
     encoder = stored_encoder(trees / "run", record)
-    backbone = Backbone.from_pretrained(trees / "colours.onnx")
+    backbone = Backbone.from_pretrained(trees / "small.safetensors")
     pictures = embedded_pictures(
         trees / "pictures", frame["path"].tolist(), backbone, cache=tmp_path, device="cpu"
     )

@@ -143,7 +143,7 @@ def test_a_posthoc_row_is_the_same_logits_adjusted_at_the_end():
         torch.tensor([30, 20, 10]),
     )
     got = trainer.history[-1]["oracle-la-posthoc"]
-    assert got["per_class"] == expected.to_dict()["per_class"]
+    assert got["per_class"] == expected.per_class
     assert got["mean_prediction"] == pytest.approx(expected.mean_prediction, abs=1e-6)
     assert got["mean_prediction"][2] > trainer.history[-1]["test"]["mean_prediction"][2]
 

@@ -1,4 +1,4 @@
-"""A backbone with a new head: which layers are trained, how fast, and which statistics stay."""
+"""A backbone with a new head: what is trained, how fast, and which statistics stay."""
 
 import pickle
 
@@ -8,9 +8,8 @@ from sklearn.base import clone
 from torch import nn
 
 from ltpll.backbones import Backbone, Preprocessing
-from ltpll.backbones.efficientnet import EfficientNetLite0
 from ltpll.methods import METHODS
-from ltpll.models.finetune import FEWEST_ROWS_FOR_NORM, FineTune, last_parts
+from ltpll.models.finetune import FEWEST_ROWS_FOR_NORM, FineTune
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 from support.refusals import refusal
@@ -30,96 +29,23 @@ def trained(model, method="proden", epochs=2, **options):
     return trainer.fit(torch.from_numpy(x).permute(0, 3, 1, 2), candidates)
 
 
-def names_of_trained(model):
-    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-# ---- which layers --------------------------------------------------------------------------------
-
-
-def test_the_last_layers_of_an_efficientnet_are_the_last_convolution_and_three_blocks():
-    encoder = EfficientNetLite0()
-    assert last_parts(encoder) == [
-        encoder.blocks[13],
-        encoder.blocks[14],
-        encoder.blocks[15],
-        encoder.last,
-    ]
-
-
-def test_the_last_layers_of_a_vision_transformer_are_whole_layers_with_the_final_norm():
-    transformers = pytest.importorskip("transformers")
-    sizes = {
-        "hidden_size": 8,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-        "image_size": 16,
-        "patch_size": 8,
-    }
-    encoder = transformers.ViTModel(
-        transformers.ViTConfig(num_hidden_layers=12, **sizes), add_pooling_layer=False
-    )
-    parts = last_parts(encoder)
-    layers = [module for module in encoder.modules() if type(module).__name__ == "ViTLayer"]
-    assert len(layers) == 12
-    assert parts == [*layers[-3:], encoder.layernorm]
-
-
-def test_the_last_layers_of_a_residual_network_are_its_last_blocks():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ResNetConfig(
-        embedding_size=4, hidden_sizes=[4, 4, 8, 8], depths=[2, 2, 2, 2], layer_type="basic"
-    )
-    encoder = transformers.ResNetModel(config)
-    parts = last_parts(encoder)
-    trained = {id(parameter) for part in parts for parameter in part.parameters()}
-    names = [name for name, parameter in encoder.named_parameters() if id(parameter) in trained]
-    assert names
-    assert all(name.startswith("encoder.stages.3.") for name in names)
-
-
-def test_norms_after_the_last_layer_are_trained_and_those_before_it_are_not():
-    network = nn.Sequential(
-        nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU()
-    )
-    assert last_parts(network) == [network[2], network[3]]
-
-
-def test_only_the_head_and_the_last_layers_change_and_only_they_have_momenta():
+def test_the_whole_copy_learns_and_the_backbone_that_was_given_stays_as_it_was():
     backbone = tiny_backbone()
-    model = FineTune(backbone, layers="last")(SHAPE, 4)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    expected = {
-        "head.weight",
-        "head.bias",
-        *(f"encoder.encoder.4.{name}" for name in ("0.weight", "1.weight", "1.bias")),
-    }
-    assert names_of_trained(model) == expected
+    model = FineTune(backbone)(SHAPE, 4)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     trainer = trained(model)
-    assert {
-        name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
-    } == expected
-    assert len(trainer.optimizer.state) == len(expected)
+    assert len(trainer.optimizer.state) == len(before)
+    for name, parameter in model.named_parameters():
+        assert not torch.equal(parameter, before[name]), name
     for ours, theirs in zip(backbone.parameters(), tiny_backbone().parameters(), strict=True):
-        assert torch.equal(ours, theirs)  # the backbone that was given stays as it was
-
-
-def test_frozen_layers_build_no_graph():
-    model = FineTune(tiny_backbone(), layers="last")(SHAPE, 4)
-    needs_gradients = []
-    for block in model.encoder.encoder[:5]:
-        block.register_forward_hook(
-            lambda module, inputs, output: needs_gradients.append(output.requires_grad)
-        )
-    model(torch.randn(2, *SHAPE))
-    assert needs_gradients == [False] * 4 + [True]
+        assert torch.equal(ours, theirs)
 
 
 # ---- batch norm ----------------------------------------------------------------------------------
 
 
-def changed_statistics(layers, freeze_norm):
-    model = FineTune(tiny_backbone(), layers=layers, freeze_norm=freeze_norm)(SHAPE, 4)
+def changed_statistics(freeze_norm):
+    model = FineTune(tiny_backbone(), freeze_norm=freeze_norm)(SHAPE, 4)
     before = {
         name: tensor.clone() for name, tensor in model.state_dict().items() if "running" in name
     }
@@ -138,17 +64,10 @@ def changed_statistics(layers, freeze_norm):
 
 
 @pytest.mark.parametrize(
-    ("layers", "freeze_norm", "expected"),
-    [
-        ("all", True, [False] * 5),
-        ("all", "auto", [False] * 5),
-        ("all", False, [True] * 5),
-        ("last", True, [False] * 5),
-        ("last", False, [False] * 4 + [True]),
-    ],
+    ("freeze_norm", "changes"), [(True, False), ("auto", False), (False, True)]
 )
-def test_frozen_norms_keep_their_statistics_in_training(layers, freeze_norm, expected):
-    assert changed_statistics(layers, freeze_norm) == expected
+def test_frozen_norms_keep_their_statistics_in_training(freeze_norm, changes):
+    assert changed_statistics(freeze_norm) == [changes] * 5
 
 
 @pytest.mark.parametrize(
@@ -233,26 +152,15 @@ class FixedSize(nn.Module):
         return self.layer(x.flatten(1))
 
 
-class NoWeights(nn.Module):
-    def forward(self, x):
-        return x.mean((2, 3))
-
-
 @pytest.mark.parametrize(
     ("make", "shape", "words"),
     [
-        (
-            lambda: FineTune(Backbone(NoWeights(), Preprocessing(side=8), name="file.onnx")),
-            (3, 8, 8),
-            "train on its features instead",
-        ),
         (
             lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))),
             (3, 9, 9),
             "fails on a picture of 9 × 9 pixels",
         ),
         (lambda: FineTune(tiny_backbone()), (7,), "takes colour pictures"),
-        (lambda: FineTune(tiny_backbone(), layers="first"), SHAPE, "choose 'all' or 'last'"),
         (lambda: FineTune(tiny_backbone(), lr_factor=0), SHAPE, "lr_factor"),
         (lambda: FineTune(tiny_backbone(), freeze_norm="never"), SHAPE, "freeze_norm"),
         (lambda: FineTune(tiny_network()), SHAPE, "give a Backbone"),
@@ -269,11 +177,11 @@ def test_pictures_of_another_size_are_taken_if_the_encoder_takes_them():
 
 
 def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
-    original = FineTune(tiny_backbone(), layers="last")
+    original = FineTune(tiny_backbone(), freeze_norm=True)
     copy = clone(original).set_params(lr_factor=0.5)
     assert copy.backbone is original.backbone
-    assert (copy.layers, copy.lr_factor, original.lr_factor) == ("last", 0.5, 0.1)
-    assert pickle.loads(pickle.dumps(original)).layers == "last"
+    assert (copy.freeze_norm, copy.lr_factor, original.lr_factor) == (True, 0.5, 0.1)
+    assert pickle.loads(pickle.dumps(original)).freeze_norm is True
 
 
 # ---- the length of features ----------------------------------------------------------------------

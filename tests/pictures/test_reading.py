@@ -53,7 +53,8 @@ def test_a_full_disk_is_reported_before_anything_is_decoded(photos, monkeypatch)
     assert "has 100 bytes left" in message
 
 
-def test_rows_of_a_mapped_array_are_copied_to_a_file_without_a_name(tmp_path):
+def test_rows_of_a_mapped_array_are_copied_to_a_file_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("LTPLL_CACHE", str(tmp_path))
     np.save(tmp_path / "x.npy", np.arange(6000, dtype=np.uint8).reshape(600, 10))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     rows = np.random.default_rng(0).permutation(600)[:400]

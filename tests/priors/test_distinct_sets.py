@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.priors.distinct_sets import average_prior, distinct_sets, em_deviation, em_prior
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.estimate import average_prior, em_deviation, em_prior
 from ltpll.synthetic import uniform_candidates
 from support.candidate_sets import long_tailed, random_sets
 

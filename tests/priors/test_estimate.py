@@ -9,9 +9,9 @@ import pytest
 import ltpll
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll.priors import distinct_sets as set_priors
-from ltpll.priors import estimate_prior
-from ltpll.priors.distinct_sets import average_prior, distinct_sets, em_prior
+from ltpll.priors import estimate, estimate_prior
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.estimate import average_prior, em_prior
 from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
 from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
 
@@ -228,7 +228,7 @@ def test_bounds_of_very_many_classes_are_wider_and_need_no_matrix_of_classes(mon
     labels = long_tail(2000, 30, 10, seed=0)
     candidates = uniform_candidates(labels, 30, 0.1, seed=0)
     exact = estimate_prior(candidates)
-    monkeypatch.setattr(set_priors, "DEVIATION_CLASS_LIMIT", 10)
+    monkeypatch.setattr(estimate, "DEVIATION_CLASS_LIMIT", 10)
     rough = estimate_prior(candidates)
     assert (rough.deviation > 0.95 * exact.deviation).all()
     assert rough.deviation.sum() < 2 * exact.deviation.sum()
@@ -272,8 +272,8 @@ def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero
     )
     rng = np.random.default_rng(0)
     means = []
-    for estimate, deviation in zip(found.estimate, found.deviation, strict=True):
-        drawn = rng.normal(estimate, deviation, 400_000)
+    for middle, deviation in zip(found.estimate, found.deviation, strict=True):
+        drawn = rng.normal(middle, deviation, 400_000)
         means.append(drawn[(drawn > 0) & (drawn < 1)].mean())
     np.testing.assert_allclose(found.centre, np.asarray(means) / sum(means), atol=2e-3)
     assert (found.centre > 0).all()

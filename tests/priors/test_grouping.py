@@ -1,4 +1,4 @@
-"""Groups of rows that share their sets: against loops, and what order and counts reveal."""
+"""Groups of rows that share their sets: against loops, and what order reveals."""
 
 from collections import Counter
 from itertools import groupby
@@ -9,14 +9,12 @@ import pytest
 from ltpll.candidates import Candidates
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.grouping import (
-    counts_test,
     given_groups,
     order_test,
     runs_of_equal_sets,
-    typical_groups,
 )
 from ltpll.synthetic import uniform_candidates
-from ltpll_research.set_origins import crowd_candidates, grouped_candidates, neighbour_candidates
+from ltpll_research.set_origins import crowd_candidates, grouped_candidates
 
 
 def test_runs_are_those_of_a_loop():
@@ -54,13 +52,6 @@ def test_groups_that_are_given_are_those_of_a_loop():
         / sum(sum(sets.values()) - 1 for sets in several)
     )
     assert given_groups(distinct_sets(candidates), np.arange(100))[1] == 0
-
-
-def test_typical_groups_have_as_many_rows_as_there_are():
-    candidates, _ = grouped_candidates(300, np.ones(8), seed=0)
-    sets = distinct_sets(candidates)
-    found = typical_groups(sets)
-    np.testing.assert_allclose(found.rows * found.times, sets.counts)
 
 
 def test_the_order_of_shuffled_rows_says_nothing():
@@ -106,28 +97,6 @@ def test_a_table_of_pictures_is_not_taken_for_a_sorted_one_even_if_all_their_set
     assert found.gain > 0.9
 
 
-@pytest.mark.parametrize("draw", [uniform_candidates, crowd_candidates, neighbour_candidates])
-def test_rows_drawn_one_by_one_do_not_look_grouped_by_their_counts(draw):
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        labels = rng.choice(12, 800, p=rng.dirichlet(np.ones(12)))
-        options = {"ambiguity": 0.2} if draw is uniform_candidates else {}
-        found = counts_test(distinct_sets(draw(labels, 12, seed=seed, **options)))
-        assert found.p > 0.001
-        assert found.too_few == pytest.approx(found.expected, rel=0.25, abs=12)
-
-
-def test_groups_show_in_the_counts_of_their_sets_whatever_their_order():
-    candidates, _ = grouped_candidates(400, np.ones(40), seed=0, objects=3.5)
-    found = counts_test(
-        distinct_sets(candidates.select(np.random.default_rng(0).permutation(len(candidates))))
-    )
-    assert found.too_few == 0
-    assert found.p < 1e-4
-    assert found.completeness == 1
-
-
 def test_single_labels_give_no_result():
     sets = distinct_sets(Candidates.of([[0], [1], [0]]))
     assert order_test(sets) is None
-    assert counts_test(sets) is None

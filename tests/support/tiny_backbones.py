@@ -3,11 +3,11 @@ class.
 """
 
 import numpy as np
-import onnx
 import torch
 from torch import nn
 
-from ltpll.backbones import Backbone, Preprocessing
+from ltpll.backbones import Backbone, Preprocessing, efficientnet, embedder
+from ltpll.backbones.backbone import save_backbone
 from ltpll.synthetic import uniform_candidates
 
 PREPROCESSING = Preprocessing(side=16, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.25))
@@ -45,16 +45,17 @@ def tiny_backbone(seed=0):
     return Backbone(network.eval(), PREPROCESSING, name="tiny")
 
 
-def write_mean_colours(path):
-    """An .onnx backbone for pictures of 16 × 16, whose three features are their mean colour."""
-    node = onnx.helper.make_node("GlobalAveragePool", ["x"], ["features"])
-    shapes = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 3, *rest))
-        for name, rest in (("x", (16, 16)), ("features", (1, 1)))
-    ]
-    graph = onnx.helper.make_graph([node], "colours", shapes[:1], shapes[1:])
-    opsets = [onnx.helper.make_opsetid("", 18)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+def make_efficientnets_shallow(patch):
+    """Give EfficientNet-Lite0 a single stage, and do not export it to embed pictures faster."""
+    patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
+    patch.setattr(embedder, "exported_model", None)
+
+
+def write_efficientnet(path):
+    """An EfficientNet-Lite0 with random weights for pictures of 32 × 32."""
+    torch.manual_seed(0)
+    network, how = efficientnet.EfficientNetLite0(), {"kind": efficientnet.NAME}
+    save_backbone(Backbone(network, Preprocessing(32), name=path.stem, architecture=how), path)
 
 
 def coloured_pictures(n=60, side=16, seed=0):

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ltpll.backbones import efficientnet, hub, onnx_encoder
+from ltpll.backbones import efficientnet, hub
 from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError, first_line, shown
 from ltpll.files import parse_json, write_atomically
@@ -60,17 +60,11 @@ class Backbone(nn.Module):
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
         side = self.preprocessing.side
-        known = encoder.n_features if isinstance(encoder, onnx_encoder.OnnxEncoder) else None
-        self.n_features = known or self.count_features(side, side)
+        self.n_features = self.count_features(side, side)
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
         return features.flatten(1)
-
-    @property
-    def trainable(self) -> bool:
-        """Whether the encoder has weights that can be fine-tuned."""
-        return any(True for _ in self.encoder.parameters())
 
     @torch.no_grad()
     def count_features(self, height: int, width: int) -> int:
@@ -107,9 +101,9 @@ class Backbone(nn.Module):
 
         Args:
             source: "efficientnet-lite0"; a folder with the config.json, preprocessor_config.json
-                and weights of a model of `transformers`; an .onnx file; a file that `save_backbone`
-                has written; or the name of a model on the Hugging Face hub, which is downloaded
-                unless it is in the local cache.
+                and weights of a model of `transformers`; a file that `save_backbone` has written;
+                or the name of a model on the Hugging Face hub, which is downloaded unless it is in
+                the local cache.
 
         Raises:
             InputError: If there is no such network, it cannot be read, or it does not turn pictures
@@ -121,18 +115,13 @@ class Backbone(nn.Module):
             >>> Backbone.from_pretrained("facebook/dinov2-small")  # downloads it  # doctest: +SKIP
         """
         path, name = Path(source), str(source)
-        suffix = path.suffix.lower()
-        if suffix == ".safetensors":
+        if path.suffix.lower() == ".safetensors":
             return load_backbone(path)
         encoder: nn.Module
         if name == efficientnet.NAME:
             encoder = efficientnet.load_efficientnet()
             figures = (efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
             preprocessing, architecture = Preprocessing(*figures), {"kind": efficientnet.NAME}
-        elif suffix == ".onnx":
-            encoder, preprocessing = onnx_encoder.read_onnx_encoder(path)
-            encoder.n_features = cls(encoder, preprocessing, name=str(path)).n_features
-            architecture = encoder.architecture
         else:
             encoder, preprocessing, architecture = hub.load_pretrained(source)
         name = path.resolve().name if path.exists() else name
@@ -172,8 +161,6 @@ class Backbone(nn.Module):
             encoder = efficientnet.EfficientNetLite0()
         elif kind == hub.KIND:
             encoder = hub.encoder_from_architecture(architecture)
-        elif kind == onnx_encoder.KIND:
-            encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
         else:
             raise InputError(
                 f"This version does not know the architecture {shown(str(kind))} of a saved "

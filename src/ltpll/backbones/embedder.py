@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.backbones.backbone import Backbone, PixelsToFeatures
-from ltpll.backbones.onnx_encoder import OnnxEncoder, exported_model, onnx_session
+from ltpll.backbones.onnx_models import exported_model, onnx_session
 from ltpll.errors import InputError, shown
 from ltpll.files import write_atomically
 from ltpll.validation import chosen_device
@@ -66,18 +66,14 @@ class Embedder:
             raise InputError(f"There is no precision {shown(precision)}: choose {choices}.")
         self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
         network = _PicturesToFeatures(backbone)
-        is_onnx = isinstance(network.encoder, OnnxEncoder)
-        self.device = chosen_device("cpu" if is_onnx else device)
+        self.device = chosen_device(device)
         self._session: Any = None
-        if isinstance(network.encoder, OnnxEncoder):
-            network.encoder.open(threads=1)
-        elif self.device.type == "cpu":
+        if self.device.type == "cpu":
             self._session = _exported(network.cpu(), backbone, cache)
-        is_onnx = is_onnx or self._session is not None
-        self.engine = "onnxruntime" if is_onnx else "torch"
+        self.engine = "torch" if self._session is None else "onnxruntime"
         # Threads that share a picture wait for each other after each layer, above all while others
         # decode pictures.
-        self._workers = torch.get_num_threads() if is_onnx else 1
+        self._workers = 1 if self._session is None else torch.get_num_threads()
         at_224 = BATCH_CUDA if self.device.type == "cuda" else BATCH_CPU
         self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
         self.batch_size = self._rows * self._workers

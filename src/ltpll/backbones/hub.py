@@ -127,8 +127,7 @@ def model_folder(source: str | Path, needed: Sequence[str], optional: Sequence[s
         return folder
     except HFValidationError:
         raise InputError(
-            f"There is no folder {name}: give an existing folder, an .onnx file or the name of a "
-            "model on the hub."
+            f"There is no folder {name}: give an existing folder or the name of a model on the hub."
         ) from None
     except Exception as error:  # of the hub's client, the network or the disk
         raise InputError(

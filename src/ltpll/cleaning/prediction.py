@@ -14,7 +14,7 @@ import torch
 
 from ltpll.backbones import Backbone, Embedder, Preprocessing
 from ltpll.backbones.backbone import load_backbone
-from ltpll.backbones.onnx_encoder import onnx_session
+from ltpll.backbones.onnx_models import onnx_session
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.columns import ColumnEncoder

@@ -118,10 +118,10 @@ class TrainingSettings:
     model: str = "auto"
     """Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input)."""
     backbone: str | None = None
-    """Pretrained network for pictures (efficientnet-lite0, a folder, an .onnx file or a name on the
-    Hugging Face hub) or for texts (minilm, a folder or a name)."""
-    finetune: Literal["none", "last", "all"] = "none"
-    """Layers of the backbone to train: none (its features are computed once), last or all."""
+    """Pretrained network for pictures (efficientnet-lite0, a folder or a name on the Hugging Face
+    hub) or for texts (minilm, a folder or a name)."""
+    finetune: Literal["none", "all"] = "none"
+    """Layers of the backbone to train: none (its features are computed once) or all."""
     views: str = "auto"
     """Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper, or auto (by their
     size)."""
@@ -211,7 +211,7 @@ class TrainingSettings:
         if self.finetune != "none":
             assert self.backbone is not None
             backbone = Backbone.from_pretrained(self.backbone)
-            parameters["model"] = FineTune(backbone, self.finetune)
+            parameters["model"] = FineTune(backbone)
         if self.prior != "auto":
             own = {**self.options.get(self.rebalancer, {}), "prior": self.prior}
             parameters["options"] = {**self.options, self.rebalancer: own}

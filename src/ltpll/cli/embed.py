@@ -28,8 +28,8 @@ def embed(
     backbone: Annotated[
         str,
         data_option(
-            help="Pretrained network: efficientnet-lite0 for pictures, minilm for texts, a folder, "
-            "an .onnx file or a name on the hub."
+            help="Pretrained network: efficientnet-lite0 for pictures, minilm for texts, a folder "
+            "or a name on the hub."
         ),
     ],
     out: Annotated[Path, output_option(help="File to write: .npy, one row per picture or text.")],

@@ -24,7 +24,6 @@ def export(
     Columns of numbers, categories and dates are inputs by their names. The model's metadata, and a
     JSON file beside it, hold the names of the classes, the inputs and the preprocessing.
     """
-    from ltpll.backbones.onnx_encoder import OnnxEncoder
     from ltpll.cleaning.prediction import (
         load_classifier,
         onnx_difference,
@@ -45,8 +44,6 @@ def export(
         features = [f"feature {k + 1}" for k in range(encoder.n_beside)]
         names = features + encoder.get_feature_names_out().tolist()
         backbone = None  # the model takes its features beside the encoded columns
-    if backbone is not None and isinstance(backbone.encoder, OnnxEncoder):
-        backbone = None  # the model takes the features that it gives
     classifier.to_onnx(onnx, names if len(classifier.input_shape_) == 1 else (), backbone)
     difference = onnx_difference(classifier, onnx, backbone)
     shape = classifier.input_shape_

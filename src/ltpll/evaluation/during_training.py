@@ -152,7 +152,7 @@ class Evaluate(Measurement):
             for name, logits_of in ways.items():
                 running[name].count(logits_of(outputs), labels)
         return {
-            name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict()
+            name: vars(each.over_processes(trainer.world).evaluation(self._counts, self.shots))
             for name, each in running.items()
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,6 @@ class Evaluation:
     few: float | None
     per_class: list[float | None]
     mean_prediction: list[float]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class RunningEvaluation:
@@ -170,17 +167,15 @@ def calibration_figures(
         >>> calibration_figures(np.array([0.9, 0.6]), np.array([True, False]))["ranking"]
         1.0
     """
+    from sklearn.metrics import roc_auc_score  # as slow to import as torch
+
     confidence = np.asarray(confidence, dtype=np.float64)
     interval = np.minimum((confidence * 10).astype(np.int64), 9)
     gaps = np.bincount(interval, weights=confidence - right, minlength=10)
-    _, place, counts = np.unique(confidence, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal confidences share their mean rank
-    n, n_right = len(right), int(right.sum())
-    above = ranks[right].sum() - n_right * (n_right + 1) / 2
     return {
-        "rows": n,
+        "rows": len(right),
         "accuracy": float(right.mean()),
         "mean_confidence": float(confidence.mean()),
-        "calibration_error": float(np.abs(gaps).sum() / n),
-        "ranking": float(above / (n_right * (n - n_right))) if 0 < n_right < n else None,
+        "calibration_error": float(np.abs(gaps).sum() / len(right)),
+        "ranking": float(roc_auc_score(right, confidence)) if 0 < right.mean() < 1 else None,
     }

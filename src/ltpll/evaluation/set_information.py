@@ -25,13 +25,12 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.scorers import probabilities_of_all_classes, sets_for_estimator
+from ltpll.evaluation.scorers import sets_for_estimator
 from ltpll.formatting import counted
 
 Numbers = npt.NDArray[np.float64]
-TINY = (
-    1e-12  # a model that excludes all candidates of a row loses 28 nats there, not infinitely many
-)
+# A model that excludes all candidates of a row loses 28 nats there, not infinitely many.
+TINY = 1e-12
 
 
 class SetInformation(NamedTuple):
@@ -92,7 +91,7 @@ def set_information_by_class(probabilities: npt.ArrayLike, candidates: Candidate
     A row counts for its candidates in proportion to their predicted probabilities. A class that is
     nowhere a candidate has NaN.
     """
-    found = probabilities_of_all_classes(candidates, np.asarray(probabilities))
+    found = _of_all_classes(probabilities, candidates)
     with_features, without = set_probabilities(found, candidates)
     by_row = np.log(with_features) - np.log(without)
     rows, labels = _rows_and_labels(candidates)
@@ -112,7 +111,7 @@ def set_probabilities(
 
     Both are sums over the candidates of a row, times their weights if they have any, (rows,).
     """
-    found = probabilities_of_all_classes(candidates, np.asarray(probabilities))
+    found = _of_all_classes(probabilities, candidates)
     if len(found) != len(candidates):
         raise InputError(
             f"Give one row of probabilities per set, not {counted(len(found), 'row')} for "
@@ -139,6 +138,12 @@ def information_of_sets(estimator: Any, X: Any, y: Any) -> float:
         ['rebalancer']
     """
     return set_information(estimator.predict_proba(X), sets_for_estimator(estimator, y)).nats
+
+
+def _of_all_classes(probabilities: npt.ArrayLike, candidates: Candidates) -> Numbers:
+    """The probabilities with a column of zeros for each class that was unseen in training."""
+    found = np.asarray(probabilities, dtype=np.float64)
+    return np.pad(found, ((0, 0), (0, max(0, candidates.n_classes - found.shape[1]))))
 
 
 def _relative_weights(candidates: Candidates) -> Numbers:

@@ -1,9 +1,9 @@
-"""Fine-tuning: a pretrained backbone with a new head, of which all or the last layers train."""
+"""Fine-tuning: a pretrained backbone with a new head, which train together."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,6 @@ from ltpll.models.classifier import Classifier
 from ltpll.registry import Configurable
 from ltpll.validation import in_range
 
-Layers = Literal["all", "last"]
-LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
 # With fewer rows, batch norm keeps its statistics: they come from more than a million pictures.
 # Statistics of small batches are noisier, and running means would drift to the few pictures of the
 # set and to their strong views, which are not what the network predicts on.
@@ -36,32 +34,23 @@ class FineTune(Configurable):
 
     Args:
         backbone: The pretrained network.
-        layers: "all" trains the whole network; "last" trains the head and the last quarter of the
-            backbone's layers, and freezes the rest. A layer is a tensor of weights with two or more
-            dimensions. Modules are taken in the order in which the network defines them. A module
-            with more than a quarter of all layers is divided into its children; from the others,
-            whole modules are taken from the end as long as they hold at most a quarter of the
-            layers, and at least one. For EfficientNet-Lite0, these are the last convolution and
-            three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
         lr_factor: The learning rate of the backbone, as a multiple of the head's.
         freeze_norm: Whether batch norm keeps its running statistics and uses them in training too;
             its scale and offset are trained all the same. "auto" freezes them if there are fewer
-            than 10,000 rows. Those of frozen layers are always frozen.
+            than 10,000 rows.
 
     Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> classifier = PartialLabelClassifier(model=FineTune(backbone, layers="last"))
+        >>> classifier = PartialLabelClassifier(model=FineTune(backbone, lr_factor=0.2))
     """
 
     def __init__(
         self,
         backbone: Backbone,
-        layers: Layers = "all",
         lr_factor: float = 0.1,
         freeze_norm: bool | Literal["auto"] = "auto",
     ) -> None:
         self.backbone = backbone
-        self.layers = layers
         self.lr_factor = lr_factor
         self.freeze_norm = freeze_norm
 
@@ -81,16 +70,9 @@ class FineTune(Configurable):
         freeze_norm = bool(self.freeze_norm)
         if self.freeze_norm == "auto":
             freeze_norm = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
-        encoder = deepcopy(self.backbone).requires_grad_(False)
-        parts = [encoder.encoder] if self.layers == "all" else last_parts(encoder.encoder)
-        trained = {module for part in parts for module in part.requires_grad_(True).modules()}
-        frozen_norms = [
-            name
-            for name, module in encoder.named_modules()
-            if isinstance(module, BatchNorm) and (freeze_norm or module not in trained)
-        ]
+        encoder = deepcopy(self.backbone).requires_grad_(True)
         head = nn.Linear(encoder.n_features, n_classes)
-        return FineTunedClassifier(encoder, head, self.lr_factor, frozen_norms).train()
+        return FineTunedClassifier(encoder, head, self.lr_factor, freeze_norm).train()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         backbone = self.backbone
@@ -99,17 +81,11 @@ class FineTune(Configurable):
                 f"The backbone is {shown(backbone)}: give a Backbone, such as "
                 "Backbone.from_pretrained('efficientnet-lite0')."
             )
-        if self.layers not in get_args(Layers) or self.freeze_norm not in (True, False, "auto"):
+        if self.freeze_norm not in (True, False, "auto"):
             raise InputError(
-                f"layers is {shown(self.layers)} and freeze_norm is {shown(self.freeze_norm)}: "
-                "choose 'all' or 'last', and True, False or 'auto'."
+                f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'."
             )
         in_range(self.lr_factor, "lr_factor", 0, above=True)
-        if not backbone.trainable:
-            raise InputError(
-                f"The backbone {backbone.name!r} has no weights that can be trained: "
-                "train on its features instead, by embedding the pictures first."
-            )
         if len(shape) != 3 or shape[0] != 3:
             raise InputError(
                 f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}."
@@ -137,15 +113,16 @@ class FineTune(Configurable):
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> FineTune:
         """What `record` describes, with a backbone whose weights are not set."""
-        return cls(**{**record, "backbone": Backbone.from_record(record["backbone"])})
+        kept = {name: value for name, value in record.items() if name != "layers"}  # of 0.2.0
+        return cls(**{**kept, "backbone": Backbone.from_record(record["backbone"])})
 
 
 class FineTunedClassifier(Classifier):
-    """A classifier with a backbone as encoder; frozen batch norms stay in evaluation mode.
+    """A classifier with a backbone as encoder, whose batch norms may stay in evaluation mode.
 
     The features of pretrained networks differ in length by orders of magnitude, and so would the
     learning rates that suit the head. `calibrate` therefore fixes an offset and a scale of the
-    features. Parameters of the encoder without gradients are frozen.
+    features.
     """
 
     encoder: Backbone
@@ -153,10 +130,10 @@ class FineTunedClassifier(Classifier):
     scale: Tensor
 
     def __init__(
-        self, encoder: Backbone, head: nn.Linear, lr_factor: float, frozen_norms: list[str]
+        self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool
     ) -> None:
         super().__init__(encoder, head)
-        self.lr_factor, self._frozen_norms = lr_factor, frozen_norms
+        self.lr_factor, self._freeze_norm = lr_factor, freeze_norm
         self.register_buffer("mean", torch.zeros(encoder.n_features))
         self.register_buffer("scale", torch.ones(()))
 
@@ -184,8 +161,9 @@ class FineTunedClassifier(Classifier):
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
         super().train(mode)
-        for name in self._frozen_norms:
-            self.encoder.get_submodule(name).eval()
+        for module in self.encoder.modules() if self._freeze_norm else ():
+            if isinstance(module, BatchNorm):
+                module.eval()
         return self
 
     def lr_factor_of(self, parameter: nn.Parameter) -> float:
@@ -195,30 +173,3 @@ class FineTunedClassifier(Classifier):
         # Features that are magnified magnify both the gradients of the backbone and the effect of
         # its changes.
         return self.lr_factor / max(float(self.scale), 1.0) ** 2
-
-
-def last_parts(encoder: nn.Module) -> list[nn.Module]:
-    """The modules with the last quarter of the layers, in order; see `FineTune`."""
-    most = LAST_SHARE * _n_layers(encoder)
-    taken: list[nn.Module] = []
-    count = 0
-    for part in reversed(_parts(encoder, most)):
-        count += _n_layers(part)
-        if count > most and count > _n_layers(part):
-            break
-        taken.insert(0, part)
-    while len(taken) > 1 and _n_layers(taken[0]) == 0:
-        del taken[0]  # the norm of a layer that is frozen
-    return taken
-
-
-def _n_layers(module: nn.Module) -> int:
-    return sum(parameter.ndim > 1 for parameter in module.parameters())
-
-
-def _parts(module: nn.Module, most: float) -> list[nn.Module]:
-    """The modules with the parameters, of at most so many layers unless they have no children."""
-    children = [child for child in module.children() if any(True for _ in child.parameters())]
-    if _n_layers(module) <= most or not children:
-        return [module]
-    return [part for child in children for part in _parts(child, most)]

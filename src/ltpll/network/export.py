@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ltpll import __version__
 from ltpll.backbones import Backbone
 from ltpll.backbones.backbone import PixelsToFeatures
-from ltpll.backbones.onnx_encoder import OnnxEncoder, exported_model
+from ltpll.backbones.onnx_models import exported_model
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.interfaces import Goal, Method, Outputs, linear_head
@@ -194,11 +194,6 @@ def write_onnx(
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
     if backbone is not None:
-        if isinstance(backbone.encoder, OnnxEncoder):
-            raise InputError(
-                f"The backbone {backbone.name!r} is an ONNX model itself: export the classifier "
-                "alone, and give it the backbone's features."
-            )
         if network.pictures or shape != (backbone.n_features,):
             raise InputError(
                 f"The backbone {backbone.name!r} gives {backbone.n_features} features, but the "

@@ -9,7 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -70,7 +70,7 @@ def read_pictures(
     if prod(shape) <= IN_MEMORY:
         images = np.zeros(shape, np.uint8)
     else:
-        images = _new_nameless_array(embedding_cache_folder() / "pictures", np.uint8, shape)
+        images = _nameless_array(shape, np.uint8)
     kept: list[int] = []
     problems: list[tuple[str, str]] = []
     decode = partial(decode_picture, how=how)
@@ -135,18 +135,17 @@ def call_for_pictures(
 
 def rows_on_disk(x: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Copy some rows of an array, into memory or, if it is mapped from a file, into another."""
-    if not isinstance(x, np.memmap) or x.filename is None:
+    if not isinstance(x, np.memmap):
         return x[rows]
-    copied = _new_nameless_array(Path(x.filename).parent, x.dtype, (len(rows), *x.shape[1:]))
+    copied = _nameless_array((len(rows), *x.shape[1:]), x.dtype)
     for start in range(0, len(rows), BLOCK):
         copied[start : start + BLOCK] = x[rows[start : start + BLOCK]]
     return copied
 
 
-def _new_nameless_array(
-    folder: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]
-) -> npt.NDArray[Any]:
-    """A new array in a file of this folder that is deleted with it."""
+def _nameless_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A new array in a file of the cache folder that is deleted with it."""
+    folder = embedding_cache_folder() / "pictures"
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,13 +156,8 @@ def _new_nameless_array(
                 f"{format_bytes(free)} left: free some, set {VARIABLE} to a folder on another "
                 "disk, or choose a smaller side."
             )
-        handle, name = tempfile.mkstemp(prefix=".pictures-", suffix=".npy", dir=folder)
-        os.close(handle)
-        try:
-            return np.lib.format.open_memmap(name, "w+", dtype, shape)
-        finally:
-            with suppress(OSError):  # Windows deletes no open file
-                Path(name).unlink()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return np.memmap(file, dtype, "w+", shape=shape)
     except OSError as error:
         raise cannot_write_error(folder, error, WAY_OUT) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,21 +13,20 @@ from scipy.special import ndtr  # scipy.stats would take a second to import
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import outside_odds
-from ltpll.errors import InputError, shown
-from ltpll.priors.distinct_sets import (
-    DistinctSets,
-    average_prior,
-    distinct_sets,
-    em_deviation,
-    em_prior,
-)
-from ltpll.priors.grouping import Clusters, groups_of_each_set
+from ltpll.errors import InputError
+from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
+from ltpll.priors.grouping import Clusters
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.validation import in_range
 
 Array = npt.NDArray[np.float64]
 How = Literal["auto", "sets", "average"]
 HOW = ("auto", "sets", "average")
+
+# Per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class.
+TOLERANCE = 0.001
+MOST_STEPS = 5_000
+DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,8 +181,9 @@ def estimate_prior(
             decision = replace(decision, regime="independent", because=because)
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
-    em_noise = _em_deviation(sets, em, odds)
-    single = groups_of_each_set(sets, np.ones(len(sets.counts), dtype=np.int64))
+    em_noise = _em_deviation_among_rows(sets, em, odds)
+    every = np.arange(len(sets.counts))
+    single = Clusters(sets.sizes, np.ones_like(every), every, sets.counts)  # each row by itself
     average_noise = _average_deviation(sets, decision.clusters or single)
     rule: str = how
     if how == "auto":
@@ -231,7 +231,86 @@ def estimate_prior(
     )
 
 
-def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
+# ---- EM and the average, with their deviations -----------------------------------------------------
+
+
+def em_prior(
+    sets: DistinctSets, tolerance: float | None = None, odds: Array | float = 0.0
+) -> tuple[Array, float]:
+    """Estimate the class prior by expectation maximisation: π_j ← mean_i S_ij π_j / Σ_k S_ik π_k.
+
+    This is the maximum likelihood estimate if wrong labels join a set independently of the true
+    label. If sets may lack the true label, S_ij is λ_i instead of 0 for classes outside the set
+    (`ltpll.candidates.open_sets`). The log-likelihood is concave, so it is within N (max_j d_j − 1)
+    of its maximum, where d_j is the factor by which a step would raise class j. Steps are
+    extrapolated (Varadhan and Roland, 2008), since plain steps take thousands of iterations; an
+    extrapolation that lowers the likelihood is replaced by the plain step.
+
+    Returns:
+        The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance`
+        (by default 0.001 per class) if EM did not converge.
+    """
+    n = sets.n
+    tolerance = TOLERANCE * sets.n_classes if tolerance is None else tolerance
+    weights = sets.counts / n
+    transposed = sets.matrix.T.tocsr()
+
+    def step(prior: Array) -> tuple[Array, float, float]:
+        likelihood = _set_likelihood(sets, prior, odds)
+        inside = transposed @ (weights * (1 - odds) / likelihood)
+        factors = inside + float(weights @ (odds / likelihood))
+        return prior * factors, float(weights @ np.log(likelihood)), n * (float(factors.max()) - 1)
+
+    prior = np.full(sets.n_classes, 1 / sets.n_classes)
+    gap = math.inf
+    for _ in range(MOST_STEPS // 3):
+        one, _, gap = step(prior)
+        if gap <= tolerance:
+            break
+        two, likelihood, _ = step(one)
+        change = one - prior
+        bend = two - one - change
+        stride = max(1.0, math.sqrt(float(change @ change) / max(float(bend @ bend), 1e-300)))
+        # At least a tenth of the plain step, since a class at zero would stay there.
+        far = np.maximum(prior + 2 * stride * change + stride**2 * bend, two / 10)
+        landed, reached, _ = step(far / far.sum())
+        prior = landed if reached >= likelihood else two
+    return prior / prior.sum(), gap
+
+
+def _set_likelihood(sets: DistinctSets, prior: Array, odds: Array | float) -> Array:
+    """How probable each distinct set is, up to a factor that the prior does not change."""
+    found: Array = odds + (1 - odds) * (sets.matrix @ prior)
+    return found
+
+
+def average_prior(sets: DistinctSets) -> Array:
+    """Estimate the class prior as the mean of uniform targets, (C,)."""
+    return sets.sum_per_class(sets.counts / sets.sizes) / sets.n
+
+
+def em_deviation(sets: DistinctSets, prior: Array, odds: Array | float = 0.0) -> Array:
+    """Standard deviation of the EM estimate of each class around the true prior, from the curvature
+    of the likelihood.
+    """
+    seen = np.flatnonzero(sets.appearances)
+    if len(seen) > DEVIATION_CLASS_LIMIT:
+        # That of class appearances is larger, but needs no matrix of classes.
+        share = sets.appearances / sets.n
+        rate = (sets.mean_size - 1) / (sets.n_classes - 1)
+        return np.asarray(np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9))
+    slopes = np.sqrt(sets.counts) * (1 - odds) / _set_likelihood(sets, prior, odds)
+    scaled = sets.matrix.multiply(slopes[:, None]).tocsr()[:, seen]
+    # The identity keeps the matrix invertible: a direction on which the sets carry no information
+    # gets a deviation of 1, the whole range.
+    inverse = np.linalg.inv((scaled.T @ scaled).toarray() + np.eye(len(seen)))
+    along = inverse.sum(1)  # probabilities sum to one, which removes one direction
+    deviation = np.zeros(len(prior))
+    deviation[seen] = np.sqrt(np.maximum(np.diag(inverse) - along**2 / along.sum(), 0))
+    return deviation
+
+
+def _em_deviation_among_rows(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     """Standard deviations of the EM estimate around the shares among these rows.
 
     The variance of EM around the prior is that of the shares around the prior plus that of EM
@@ -240,13 +319,8 @@ def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     """
     interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
-    around_prior = em_deviation(sets, interior, odds)
-    if around_prior is None:  # that of class appearances is larger, but needs no matrix of classes
-        share = sets.appearances / sets.n
-        rate = (sets.mean_size - 1) / (sets.n_classes - 1)
-        around_prior = np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
-    variance: Array = np.maximum(around_prior**2 - interior * (1 - interior) / sets.n, 0.0)
-    return np.sqrt(variance)
+    variance = em_deviation(sets, interior, odds) ** 2 - interior * (1 - interior) / sets.n
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
@@ -265,78 +339,3 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
     per_set = np.bincount(clusters.of_set, variance, len(sets.counts)).astype(np.float64)
     return np.sqrt(sets.sum_per_class(per_set)) / sets.n
-
-
-# ---- known shares --------------------------------------------------------------------------------
-
-
-def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
-    """The class prior that a user knows, in place of the one that the candidate sets imply.
-
-    Args:
-        candidates: The candidate sets.
-        shares: The share or count of each class in the order of `candidates.classes`, or a mapping
-            from every class to its share or count, or to a pair of a lower and an upper bound of
-            its share.
-
-    Returns:
-        The given shares as an estimate, with the evidence of the sets.
-
-    Raises:
-        InputError: A class is missing or unknown, or a share is not possible.
-
-    Examples:
-        >>> known_prior(Candidates.of(["cat|dog", "cat"]), {"cat": 3, "dog": 1}).estimate
-        array([0.75, 0.25])
-    """
-    names = [str(name) for name in candidates.classes]
-    if isinstance(shares, Mapping):
-        by_name = {str(name): entry for name, entry in shares.items()}
-        differing = sorted(set(names) ^ set(by_name))
-        if differing:
-            problem = "has no share" if differing[0] in names else "is not a class of these sets"
-            which = f"{shown(differing[0])} {problem}"
-            raise InputError(f"{which}: give the share of every class, and of no other.")
-        entries = [by_name[name] for name in names]
-    else:
-        entries = list(shares if isinstance(shares, Sequence) else np.asarray(shares).tolist())
-    if len(entries) != len(names):
-        raise InputError(
-            f"There are {len(entries)} class shares for {len(names)} classes: give one per class."
-        )
-    bounds = np.asarray([_bounds_of_share(*one) for one in zip(names, entries, strict=True)])
-    lower, upper = bounds[:, 0], bounds[:, 1]
-    if (lower == upper).all():
-        total = lower.sum()
-        if total <= 0:
-            raise InputError("All class shares are zero: give the share of each class.")
-        lower = upper = estimate = lower / total
-    else:
-        if lower.sum() > 1 + 1e-6 or upper.sum() < 1 - 1e-6:
-            sums = f"{lower.sum():.3g} and the upper bounds to {upper.sum():.3g}"
-            which = f"The lower bounds of the class shares sum to {sums}"
-            raise InputError(f"{which}: shares that sum to 1 must fit between them.")
-        # The point between the bounds whose shares sum to one.
-        part = (1 - lower.sum()) / max((upper - lower).sum(), 1e-12)
-        estimate = lower + part * (upper - lower)
-    found = estimate_prior(candidates)
-    return replace(
-        found,
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        deviation=(upper - lower) / (2 * found.width),
-        how="given",
-        because="the class shares were given",
-    )
-
-
-def _bounds_of_share(name: str, entry: Any) -> tuple[float, float]:
-    pair = tuple(entry) if isinstance(entry, (list, tuple)) else (entry, entry)
-    numbers = len(pair) == 2 and all(
-        isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair
-    )
-    if not numbers or pair[0] > pair[1]:
-        which = f"The share of class {shown(name)} is {shown(entry)}"
-        raise InputError(f"{which}: give a number of at least 0, or a lower and an upper bound.")
-    return float(pair[0]), float(pair[1])

@@ -18,7 +18,6 @@ Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 PERMUTATIONS = 10
-RATES = 60  # grid of the mixture in `counts_test`
 
 
 class Clusters(NamedTuple):
@@ -47,24 +46,6 @@ def runs_of_equal_sets(sets: DistinctSets, order: Numbers | None = None) -> Clus
     of_set = rows[starts]
     lengths = np.diff(np.append(starts, len(rows)))
     return Clusters(sets.sizes[of_set], lengths, of_set, np.ones(len(of_set)))
-
-
-def groups_of_each_set(sets: DistinctSets, rows: Numbers) -> Clusters:
-    """Groups in which each distinct set has the given number of rows."""
-    return Clusters(sets.sizes, rows, np.arange(len(rows)), sets.counts / rows)
-
-
-def typical_groups(sets: DistinctSets) -> Clusters:
-    """Groups where neither order nor names of groups are known.
-
-    Most sets occur in one group, so that the median number of rows of a set is typical; a set with
-    more than three times as many rows probably occurs in several groups.
-    """
-    rows = np.zeros(len(sets.counts), dtype=np.int64)
-    for size in np.unique(sets.sizes):
-        same = sets.sizes == size
-        rows[same] = math.ceil(3 * np.median(sets.counts[same]))
-    return groups_of_each_set(sets, np.minimum(rows, sets.counts.astype(np.int64)))
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
@@ -167,57 +148,3 @@ def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
                 return None
         blocks[i] = block
     return blocks
-
-
-class CountTest(NamedTuple):
-    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if
-    rows were drawn one by one.
-    """
-
-    too_few: int
-    expected: float
-    p: float
-    completeness: float
-
-
-def counts_test(sets: DistinctSets) -> CountTest | None:
-    """Test whether rows were drawn one by one, by how often each distinct set occurs.
-
-    If they were, from whatever distribution of sets, the counts of sets of one size follow a
-    mixture of Poisson distributions, which cannot lack small counts. In grouped data no set of k
-    labels has fewer than k rows. The best mixture (found by EM, given that unseen sets are not
-    counted) tells how many sets should have fewer rows than labels. None if no set has several
-    labels.
-    """
-    if (sets.sizes == 1).all():
-        return None
-    too_few, expected, variance = 0, 0.0, 0.0
-    for size in np.unique(sets.sizes[sets.sizes > 1]):
-        counts = sets.counts[sets.sizes == size].astype(np.int64)
-        share = _mixture_below(counts, int(size))
-        too_few += int((counts < size).sum())
-        expected += share * len(counts)
-        variance += share * (1 - share) * len(counts)
-    p = 0.5 * math.erfc((expected - too_few) / math.sqrt(variance + 1) / math.sqrt(2))
-    together = groups_of_each_set(sets, sets.counts.astype(np.int64))
-    return CountTest(too_few, expected, p, together.completeness)
-
-
-def _mixture_below(counts: Numbers, size: int) -> float:
-    """The share of counts below `size` in the mixture of truncated Poisson distributions."""
-    if counts.max() == 1:
-        return 1.0
-    highest = 4 * size + 10  # what exceeds it tells nothing about small counts
-    seen, times = np.unique(np.minimum(counts, highest), return_counts=True)
-    rates = np.geomspace(0.01, 3 * highest, RATES)
-    values = np.arange(1, highest + 1)
-    log_factorial = np.cumsum(np.log(values))
-    unseen = np.log(-np.expm1(-rates))[:, None]
-    table = np.exp(values * np.log(rates)[:, None] - rates[:, None] - log_factorial - unseen)
-    table[:, -1] = np.maximum(1 - table[:, :-1].sum(1), 0)
-    likelihood = table[:, seen - 1]
-    mixture = np.full(RATES, 1 / RATES)
-    shares = times / times.sum()
-    for _ in range(300):
-        mixture = mixture * (likelihood @ (shares / np.maximum(mixture @ likelihood, 1e-300)))
-    return float(mixture @ table[:, : size - 1].sum(1))

@@ -19,7 +19,6 @@ Array = npt.NDArray[np.float64]
 
 PSEUDO_ROWS = 10.0  # with the mean rate, which are added to the rows of each pair of classes
 LEAST_RATE = 1e-4
-CHEAPER = 500  # products of a matrix multiplication take the time of one look-up or sparse product
 ROWS_AT_ONCE = 16_384
 POWER = 0.5  # of the likelihood of a set
 UNTIL = 0.5  # share of the epochs
@@ -42,23 +41,15 @@ def joining_rates(sets: DistinctSets) -> Array:
         The rates, (C, C), symmetric; the diagonal has no meaning.
     """
     weights = sets.counts / sets.sizes
+    together = np.zeros((sets.n_classes, sets.n_classes))
+    for first in range(0, len(weights), ROWS_AT_ONCE):
+        block = slice(first, first + ROWS_AT_ONCE)
+        dense = sets.matrix[block].toarray()
+        together += dense.T @ (dense * weights[block, None])
     rows = sets.sum_per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     shared = rows[:, None] + rows[None, :] + PSEUDO_ROWS
-    return np.asarray((2 * _pair_sums(sets, weights) + PSEUDO_ROWS * mean) / shared)
-
-
-def _pair_sums(sets: DistinctSets, weights: Array) -> Array:
-    """For each pair of classes, the sum of `weights` over the sets that contain both, (C, C)."""
-    if float(sets.sizes @ sets.sizes) * CHEAPER < len(weights) * sets.n_classes**2:
-        weighted = sets.matrix.multiply(weights[:, None]).tocsr()
-        return np.asarray((sets.matrix.T @ weighted).toarray())
-    found = np.zeros((sets.n_classes, sets.n_classes))
-    for first in range(0, len(weights), ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
-        dense = sets.matrix[rows].toarray()
-        found += dense.T @ (dense * weights[rows, None])
-    return found
+    return np.asarray((2 * together + PSEUDO_ROWS * mean) / shared)
 
 
 def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
@@ -78,15 +69,9 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     joins = (torch.logit(rates) * other).to(candidates.device)
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
     found = torch.empty(len(candidates.labels), device=candidates.device)
-    looks_up = candidates.max_size**2 * CHEAPER < candidates.n_classes**2
-    width = candidates.max_size**2 if looks_up else candidates.n_classes
-    for index in candidates.row_blocks(width):
+    for index in candidates.row_blocks(candidates.n_classes):
         labels, filled = candidates.rows(index).labels, candidates.is_candidate_slot(index)
-        if looks_up:
-            pairs = joins[labels[:, :, None], labels[:, None, :]]
-            joined = pairs.masked_fill(~filled[:, None, :], 0.0).sum(2)
-        else:
-            joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
+        joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
         likelihood = (power * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
         sizes = candidates.sizes[index, None].double()
         evidence = torch.log_softmax(likelihood, dim=1) + sizes.log()

@@ -2,20 +2,18 @@
 
 Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that
 were drawn one by one, from whatever distribution of sets, are taken for groups with a probability
-of at most 0.2 % (`GROUP_SIZE` for each of two tests).
+of at most 0.1 % (`GROUP_SIZE`).
 
-What sets alone cannot show: groups among shuffled rows if few classes make all sets frequent or
-rows are missing, groups in rows that were sorted by set, and whether neighbouring rows with equal
-sets are copies of one example rather than objects of one picture. The first two are unclear, and
-the last is taken for co-occurrence; `groups` settle all three.
+What sets alone do not show: groups among rows that were shuffled or sorted by set, and whether
+neighbouring rows with equal sets are copies of one example rather than objects of one picture. The
+former is unclear, and the latter is taken for co-occurrence; `groups` settle both.
 
 If wrong labels join independently, a set S of k labels has the probability
-P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Three consequences hold
-for every prior π, so they can be tested without an estimate of it:
+P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Two consequences hold for
+every prior π, so they can be tested without an estimate of it:
 
 - how often two labels share a set is a sum of one term per label (`pairs_test`);
-- the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`);
-- no class is a candidate less often than a class that is never true (`absences_test`).
+- the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`).
 """
 
 from __future__ import annotations
@@ -26,16 +24,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, chdtrc  # scipy.stats would take a second to import
+from scipy.special import chdtrc  # scipy.stats would take a second to import
 
 from ltpll.priors.distinct_sets import DistinctSets
 from ltpll.priors.grouping import (
     Clusters,
-    counts_test,
     given_groups,
     order_test,
     runs_of_equal_sets,
-    typical_groups,
 )
 
 Array = npt.NDArray[np.float64]
@@ -80,13 +76,13 @@ class Decision:
 def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = None) -> Decision:
     """Decide how the sets arose.
 
-    Groups that share their sets, given or visible in the order or in the counts of equal sets, mean
-    co-occurrence. Otherwise wrong labels are independent unless one of three tests rejects that.
+    Groups that share their sets, given or visible in the order of the rows, mean co-occurrence.
+    Otherwise wrong labels are independent unless one of two tests rejects that.
     """
     if (sets.sizes == 1).all():
         return Decision("known", "every set has a single label, so the class counts are known", [])
     # A class that is nowhere a candidate was not among the labels that could join.
-    sets = sets._replace(matrix=sets.matrix[:, sets.appearances > 0])
+    sets = DistinctSets(sets.matrix[:, sets.appearances > 0], sets.counts, sets.of_row)
     evidence: list[Evidence] = []
     told = ""
     if groups is not None:
@@ -95,8 +91,9 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
             return Decision("co-occurrence", told, evidence, clusters)
     grouped = _find_groups(sets, evidence)
     rejected, testable = _test_independence(sets, evidence)
-    if grouped is not None:
-        return Decision("co-occurrence", told + grouped[0], evidence, grouped[1])
+    if grouped:
+        because = told + "neighbouring rows share their sets, in runs with rows for all labels"
+        return Decision("co-occurrence", because, evidence, runs_of_equal_sets(sets))
     if rejected:
         hidden = "rows do not visibly share their sets in groups"
         if any(one.what.endswith("(sorted?)") for one in evidence):
@@ -131,31 +128,19 @@ def _read_groups(
     return "the rows of a group share one set, and there are rows for all of its labels", clusters
 
 
-def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clusters] | None:
-    """The reason and the groups if rows visibly share their sets in groups."""
+def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> bool:
+    """Whether neighbouring rows visibly share their sets in groups."""
     order = order_test(sets)
-    if order is not None:
-        complete = order.completeness >= COMPLETE and order.gain >= GAIN
-        found = order.p < GROUP_SIZE and complete and not order.sorted
-        speaks_for = "co-occurrence" if found else "neither"
-        which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
-        shares = order.completeness, order.expected_completeness
-        evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks_for))
-        evidence.append(Evidence("labels with a row in runs", *shares, None, speaks_for))
-        if found:
-            because = "neighbouring rows share their sets, in runs with rows for all labels"
-            return because, runs_of_equal_sets(sets)
-    counts = counts_test(sets)
-    if counts is None:
-        return None
-    found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
+    if order is None:
+        return False
+    complete = order.completeness >= COMPLETE and order.gain >= GAIN
+    found = order.p < GROUP_SIZE and complete and not order.sorted
     speaks_for = "co-occurrence" if found else "neither"
-    what = "sets with too few rows"
-    evidence.append(Evidence(what, counts.too_few, counts.expected, counts.p, speaks_for))
-    if not found:
-        return None
-    because = "fewer sets lack rows for all of their labels than if rows had been drawn one by one"
-    return because, typical_groups(sets)
+    which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
+    shares = order.completeness, order.expected_completeness
+    evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks_for))
+    evidence.append(Evidence("labels with a row in runs", *shares, None, speaks_for))
+    return found
 
 
 def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bool, bool]:
@@ -164,16 +149,14 @@ def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bo
         "surplus of shared pairs": pairs_test(sets),
         "small against large sets": sizes_test(sets),
     }
-    testable = any(result is not None for result in tests.values())
-    tests["rarest candidate"] = absences_test(sets)
     rejected = False
     for what, result in tests.items():
         if result is not None:
             against = result.p < SIZE / len(tests)
             rejected |= against
-            otherwise = "independent" if testable else "neither"
-            evidence.append(Evidence(what, *result, "not independent" if against else otherwise))
-    return rejected, testable
+            speaks_for = "not independent" if against else "independent"
+            evidence.append(Evidence(what, *result, speaks_for))
+    return rejected, any(result is not None for result in tests.values())
 
 
 # ---- tests of independence -----------------------------------------------------------------------
@@ -273,14 +256,6 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
     dense = matrix[sample].toarray() * scale[sample][:, None] - shift[sample][:, None] - prior
     dense *= contrast[sample][:, None]
     return _upper_tail(statistic, dense @ dense.T, float(counts[some].sum()))
-
-
-def absences_test(sets: DistinctSets) -> Outcome:
-    """Test whether some class is a candidate less often than one that is never true."""
-    rate = (sets.mean_size - 1) / (sets.n_classes - 1)
-    rarest = float(sets.appearances.min())
-    p = min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
-    return Outcome(rarest / sets.n, rate, p)
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -38,23 +38,11 @@ def random_colours(
 
 def recolour(x: Tensor, colours: Colours) -> Tensor:
     """Apply the colour operations."""
-    first, second, third, fourth = colours.order
-    early, late = (first == HUE) | (second == HUE), (third == HUE) | (fourth == HUE)
-    # Hue is the most expensive operation. Two slots for it among four slots for the others are
-    # enough for every order.
-    x = _enhance(x, torch.where(first == HUE, NOTHING, first), colours)
-    x = on_rows(early, shift_hue, x, x, colours.amount[HUE])
-    x = _enhance(x, torch.where(second == HUE, third, second), colours)
-    third = torch.where(third == HUE, NOTHING, third)
-    x = _enhance(x, torch.where(second == HUE, fourth, third), colours)
-    x = on_rows(late, shift_hue, x, x, colours.amount[HUE])
-    x = _enhance(x, torch.where((second == HUE) | (fourth == HUE), NOTHING, fourth), colours)
+    for what in colours.order:
+        factor = colours.amount.gather(0, what.clamp(max=SATURATION)[None])[0]
+        x = on_rows(what < HUE, enhance, x, x, what, factor)
+        x = on_rows(what == HUE, shift_hue, x, x, colours.amount[HUE])
     return on_rows(colours.grey, _greyscale, x, x)
-
-
-def _enhance(x: Tensor, what: Tensor, colours: Colours) -> Tensor:
-    factor = colours.amount.gather(0, what.clamp(max=SATURATION)[None])[0]
-    return on_rows(what < HUE, enhance, x, x, what, factor)
 
 
 def shift_hue(x: Tensor, turns: Tensor) -> Tensor:
