@@ -194,10 +194,10 @@ def test_a_run_is_reviewed_audited_trained_again_and_keeps_its_answers(folder, t
     given = [list(row.values()) for row in queue]
     answers = write_csv(tmp_path / "answers.csv", list(queue[0]), given)
     said = ltpll("audit", run, answers)
-    assert "29 answers." in said and "Labels are right in " in said
+    assert "29 answers." in said and "labels are right in " in said
     stored = rows_of(run / "answers.csv")
     assert len(stored) == 29
-    assert "Labels are right in " in ltpll("clean", run, "--out", tmp_path / "cleaned.csv")
+    assert "labels are right in " in ltpll("clean", run, "--out", tmp_path / "cleaned.csv")
     cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 29
     again = ("train", folder / "t.csv", "--reviewed", run / "answers.csv", *QUICK)
@@ -239,3 +239,27 @@ def test_json_lists_are_what_several_classes_are_written_as(tmp_path):
     table, _ = known_table()
     store_answers(tmp_path, table, Answers(np.arange(1), [(0, 2)], np.array(["audit"]), np.ones(1)))
     assert json.loads(rows_of(tmp_path / "answers.csv")[0]["answer"]) == ["class 0", "class 2"]
+
+
+def test_several_classes_keep_the_label_that_is_among_them_and_none_leaves_no_confidence():
+    table, _ = known_table()
+    label = table.labels.label[:4].tolist()
+    other = [(one + 1) % 6 for one in label]
+    sets = [(label[0], other[0]), (other[1], (other[1] + 1) % 6), (), (other[3],)]
+    sets = [tuple(sorted(one)) for one in sets]
+    answers = Answers(np.arange(4), sets, np.full(4, AUDIT, dtype=object), np.ones(4))
+    found = with_answers_applied(table, answers).labels
+    assert found.label[0] == label[0] and found.label[1] in sets[1] and found.label[2] == label[2]
+    assert found.label[3] == found.runner_up[3] == other[3]
+    assert found.confidence[:4].tolist() == [0.5, 0.5, 0, 1]
+    assert found.suspicion[:4].tolist() == [0, 0, 1, 0]
+
+
+def test_rows_that_were_reviewed_before_training_stay_what_they_are():
+    table, truth = known_table()
+    table = replace(table, reviewed=np.arange(400) < 50)
+    answers = answered(table, choose_questions(table, 60, 30), truth)
+    found = with_answers_applied(table, answers)
+    assert (found.labels.confidence[:50] == table.labels.confidence[:50]).all()
+    assert (found.labels.suspicion[:50] == 0).all()
+    assert found.reviewed[:50].all()

@@ -123,7 +123,7 @@ def test_without_answers_suspicion_is_a_rank_and_with_them_a_probability():
     )
     text = render_cleaning_page(known)
     assert data_of(text)["calibrated"]
-    assert top(text).index("Labels are right in 100.0%") < top(text).index("On rows that the model")
+    assert top(text).index("labels are right in 100.0%") < top(text).index("On rows that the model")
     assert "<dt>reviewed</dt><dd>60</dd>" in top(text)
 
 

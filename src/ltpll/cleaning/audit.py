@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import (
-    MORE_ANSWERS,
-    CleanedLabels,
-    CleanedTable,
-    Flags,
-    Numbers,
-)
+from ltpll.cleaning.results import MORE_ANSWERS, CleanedLabels, CleanedTable, Flags, Numbers
 from ltpll.cleaning.review import AUDIT, Questions, askable_rows
 from ltpll.evaluation.audit import (
     CONFIDENCES,
@@ -158,11 +152,9 @@ def with_answers_applied(table: CleanedTable, answers: Answers) -> CleanedTable:
 
     Answered rows have the answered label, and all others the probabilities of `calibrated`.
     """
-    asked = np.isin(
-        answers.rows, askable_rows(table.labels, table.reviewed)
-    )  # training has not seen these answers
-    answers = answers.select(asked)
-    if not asked.any():
+    # Training has seen the answers about all other rows.
+    answers = answers.select(np.isin(answers.rows, askable_rows(table.labels, table.reviewed)))
+    if not len(answers.rows):
         return table
     labels = calibrated(table, answers)
     return replace(_answered(table, labels, answers), audit=_estimates(table, labels, answers))
@@ -174,31 +166,36 @@ def calibrated(table: CleanedTable, answers: Answers) -> CleanedLabels:
     The fewer answers there are, the closer they stay to what they were without any. Sets are
     flagged by the new suspicions.
     """
-    before, stays = table.labels, table.in_set
+    before, stays, rare = table.labels, table.in_set, _rare_rows(table)
     right, lacks = shares_of_answers(table, answers)
-    asked = askable_rows(before, table.reviewed)
-    rare = np.zeros(len(table.ids), dtype=bool)
-    rare[asked] = is_rare(before.label[asked])
     suspicion = recalibrated(before.contradicted, answers.rows, lacks, CONTRADICTIONS, [rare])
     suspicion[(before.judged_by == "own") | (before.outside < 0)] = 0
     inside = before.confidence / np.maximum(1 - before.suspicion, 1e-6)
     share = np.where(stays, inside * (1 - suspicion), before.confidence)
     groupings = [before.label, rare]
     confidence = recalibrated(share, answers.rows, right, CONFIDENCES, groupings)
+    confidence = np.where(stays, np.minimum(confidence, 1 - suspicion), confidence)
+    if table.reviewed is not None:
+        suspicion[table.reviewed] = 0
+        confidence[table.reviewed] = before.confidence[table.reviewed]
     return replace(
         before,
-        confidence=np.where(stays, np.minimum(confidence, 1 - suspicion), confidence).astype("f4"),
+        confidence=confidence.astype(np.float32),
         suspicion=suspicion.astype(np.float32),
         judged=before.judged_by != "own",
     )
 
 
+def _rare_rows(table: CleanedTable) -> Flags:
+    """Whether the label of each row is of a class that is rare among the rows of an audit."""
+    label, asked = table.labels.label, askable_rows(table.labels, table.reviewed)
+    return np.isin(label, label[asked][is_rare(label[asked])])
+
+
 def _estimates(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> Audit:
     right, lacks = shares_of_answers(table, answers)
     asked, label = askable_rows(table.labels, table.reviewed), table.labels.label
-    rare = np.zeros(len(label), dtype=bool)
-    rare[asked] = is_rare(label[asked])
-    within = answers.asked == AUDIT
+    rare, within = _rare_rows(table), answers.asked == AUDIT
     of_rare = rare[answers.rows]
     strata = [within & of_rare, within & ~of_rare]
     sizes = [int(rare[asked].sum()), int((~rare[asked]).sum())]
@@ -222,23 +219,15 @@ def _estimates(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> 
 
 
 def _answered(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> CleanedTable:
-    """The table with the labels, in which single answered classes replace those of their rows."""
-    rows = answers.rows
+    """The table with the labels, in which answered classes replace those of their rows."""
+    names = "label", "runner_up", "confidence", "margin", "suspicion"
+    columns = {name: getattr(labels, name).copy() for name in names}
+    for i, classes in zip(answers.rows.tolist(), answers.sets, strict=True):
+        own, share = columns["label"][i], 1 / len(classes) if classes else 0
+        chosen = own if own in classes or not classes else classes[0]
+        found = chosen, classes[-1] if classes else chosen, share, share, float(not classes)
+        for name, value in zip(names, found, strict=True):
+            columns[name][i] = value
     reviewed = np.zeros(len(table.ids), dtype=bool) if table.reviewed is None else table.reviewed
-    columns = {
-        name: getattr(labels, name).copy()
-        for name in ("label", "runner_up", "confidence", "margin", "suspicion")
-    }
-    single = np.asarray([len(one) == 1 for one in answers.sets], dtype=bool)
-    chosen = np.asarray([one[0] for one in answers.sets if len(one) == 1], dtype=np.int64)
-    for name, values in (
-        ("label", chosen),
-        ("runner_up", chosen),
-        ("confidence", 1),
-        ("margin", 1),
-    ):
-        columns[name][rows[single]] = values
-    columns["suspicion"][rows[single]] = 0
-    found = reviewed.copy()
-    found[rows] = True
-    return replace(table, labels=replace(labels, **columns), reviewed=found)
+    reviewed = reviewed | np.isin(np.arange(len(table.ids)), answers.rows)
+    return replace(table, labels=replace(labels, **columns), reviewed=reviewed)

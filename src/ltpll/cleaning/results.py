@@ -242,7 +242,7 @@ def said_of_answers(table: CleanedTable) -> list[str]:
     audit = table.audit
     if audit is None or audit.right is None:
         return []
-    right = f"Labels are right in {audit.right}"
+    right = f"Without the answers, labels are right in {audit.right}"
     if audit.rare is not None:
         right += f", and those of rare classes in {audit.rare}"
     sentences = [f"{right}: that is what people say about random rows."]
