@@ -26,7 +26,7 @@ from ltpll.evaluation.audit import (
 from ltpll.runs.run_files import RunFile
 from ltpll.tables.writers import write_table
 
-LEAST_OF_CLASS = 3  # answers about random rows from which a class has an estimate
+LEAST = 3  # answers from which there is an estimate for a class, or for flags
 
 
 class Answers(NamedTuple):
@@ -204,16 +204,19 @@ def _estimates(table: CleanedTable, labels: CleanedLabels, answers: Answers) -> 
     for c in np.unique(label[answers.rows[within]]).tolist():
         found = right[within & (label[answers.rows] == c)]
         one = estimate_share([found], [int((label[asked] == c).sum())])
-        if one is not None and len(found) >= LEAST_OF_CLASS:
+        if one is not None and len(found) >= LEAST:
             of_class[c] = one
-    flagged = labels.issue[answers.rows]
+    issue = np.flatnonzero(labels.issue[answers.rows])
+    flagged = None
+    if len(issue) >= LEAST:
+        flagged = weighted_share(lacks[issue], answers.probability[issue])
     return Audit(
         answers=len(answers.rows),
         right=estimate_share(rights, sizes),
         rare=estimate_share(rights[:1], sizes[:1]),
         by_class=of_class,
         lacking=estimate_share([lacks[stratum] for stratum in strata], sizes),
-        flagged=weighted_share(lacks[flagged], answers.probability[flagged]),
+        flagged=flagged,
         narrowing=narrowing(rights, sizes, MORE_ANSWERS),
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import print_line, print_table
-from ltpll.cli.options import FalseDiscoveries, OwnRun
+from ltpll.cli.options import OwnRun
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
 
@@ -19,7 +19,6 @@ def audit(
         list[Path] | None,
         typer.Argument(metavar="[ANSWERS]...", help="Files of answers to store in the run first."),
     ] = None,
-    false_discoveries: FalseDiscoveries = None,
 ) -> None:
     """Say how many labels are right, by what people answered about a random sample of them.
 
@@ -31,7 +30,7 @@ def audit(
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.runs.run_files import RunFile
 
-    before, stored = read_cleaned(run, false_discoveries, answered=False), run / RunFile.ANSWERS
+    before, stored = read_cleaned(run, answered=False), run / RunFile.ANSWERS
     files = [*([stored] if stored.exists() else []), *(answers or [])]
     given = read_answers_about(before, files)
     if answers:

@@ -10,7 +10,7 @@ import typer
 
 from ltpll.cleaning.settings import TrainJob
 from ltpll.cli.console import print_line
-from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
+from ltpll.cli.options import OwnRun, output_option
 from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import command, counted
@@ -43,7 +43,6 @@ def review(
         bool,
         output_option("--serve", help="Serve the page here, and store answers as they are given."),
     ] = False,
-    separator: WrittenSeparator = None,
 ) -> None:
     """Ask a person about some rows: a random sample, suspicious sets and doubtful labels.
 
@@ -66,7 +65,7 @@ def review(
     if not len(questions.rows):
         raise InputError("There is nothing to review: every row was reviewed, or was held out.")
     if not serve and out.suffix.lower() not in PAGES:
-        columns = review_columns(table, questions.rows, separator)
+        columns = review_columns(table, questions.rows)
         columns |= {"asked": questions.asked, "probability": questions.probability.round(6)}
         write_table(out, columns)
         print_line(f"Wrote {out}")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.formatting import counted
+
 LEVEL = 0.95  # of intervals
 RARE_SHARE = 1 / 3  # of the audit that asks about rare classes, if there are any
 SEARCHED = 0.2  # of the rows, the most suspicious ones, in which sets without the truth are sought
@@ -108,7 +110,8 @@ class Estimate(NamedTuple):
     answers: int
 
     def __str__(self) -> str:
-        return f"{self.share:.1%} ({self.lower:.1%} to {self.upper:.1%}, {self.answers} answers)"
+        interval = f"{self.lower:.1%} to {self.upper:.1%}"
+        return f"{self.share:.1%} ({interval}, {counted(self.answers, 'answer')})"
 
 
 def estimate_share(
