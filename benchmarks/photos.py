@@ -124,7 +124,7 @@ def measure(options: argparse.Namespace, what: str, seed: int) -> dict[str, Any]
             goal: {name: round(found[name], 5) for name in figures}
             for goal, found in by_goal.items()
         },
-        "target_recovery": round(last["target_recovery"], 5),
+        "target_recovery": round(result["recovered"], 5),
         "choice": result["choice"],
         "environment": environment(options.device),
     }

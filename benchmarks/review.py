@@ -5,9 +5,8 @@ or for random rows.
 
 The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label)
 and those of PACK (see benchmarks/tabular.py). A run with five folds labels the table, some rows are
-answered with the truth, and the table is trained on again: from scratch, and from the first run's
-labels (`ltpll train --start-from`) with different trust in them. Accuracies are those of held-out
-rows, for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones
+answered with the truth, and the table is trained on again. Accuracies are those of held-out rows,
+for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones
 included, whose label is right. Each draw has a record; existing ones are kept.
 """
 
@@ -31,10 +30,8 @@ from cleaning import remove_truth
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.pipeline import (
-    TRUST,
     Execution,
     TrainingSettings,
-    starting_from,
     table_run,
     train_table_run,
 )
@@ -51,11 +48,7 @@ DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5
 HELD_OUT = 0.3  # of the rows of other tables
 ANSWERED = 0.05  # of the training rows
-FRESH, FROM = (
-    (0.0,),
-    (0.0, TRUST),
-)  # trust in the first run's labels; with 0, training starts from scratch
-QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM}
+QUEUES = ("none", "random", "least confident", "queue")
 
 
 def main() -> None:
@@ -131,35 +124,32 @@ def measure(pack: Path, name: str, seed: int) -> dict[str, Any]:
         first = train(Path(folder) / "first", examples, name, seed, folds=5)
         cleaned = read_cleaned(Path(folder) / "first")
         chosen = queues(cleaned, n, seed)
-        for queue, trusts in QUEUES.items():
+        for queue in QUEUES:
             answers = {str(examples.table.ids[i]): (int(y[i]),) for i in chosen[queue]}
             answered = (
                 replace(examples, table=with_answers(examples.table, answers))
                 if answers
                 else examples
             )
-            for trust in trusts:
-                again = answered if not trust else starting_from(answered, cleaned, trust)
-                record = (
-                    first
-                    if again is examples
-                    else train(Path(folder) / f"{queue}-{trust}", again, name, seed, folds=0)
-                )
-                known = np.bincount(
-                    y[training & (cleaned.labels.label == y)], minlength=len(cleaned.classes)
-                )
-                rows.append(
-                    {
-                        "queue": queue,
-                        "trust": trust,
-                        "wrong": int(
-                            (cleaned.labels.label[chosen[queue]] != y[chosen[queue]]).sum()
-                        ),
-                        "classes": len(set(y[chosen[queue]].tolist())),
-                        "rare": int((known[y[chosen[queue]]] < np.median(known)).sum()),
-                        **figures(record),
-                    }
-                )
+            record = (
+                first
+                if answered is examples
+                else train(Path(folder) / queue, answered, name, seed, folds=0)
+            )
+            known = np.bincount(
+                y[training & (cleaned.labels.label == y)], minlength=len(cleaned.classes)
+            )
+            asked = chosen[queue]
+            rows.append(
+                {
+                    "queue": queue,
+                    "trust": 0.0,  # in the first run's labels: training starts from scratch
+                    "wrong": int((cleaned.labels.label[asked] != y[asked]).sum()),
+                    "classes": len(set(y[asked].tolist())),
+                    "rare": int((known[y[asked]] < np.median(known)).sum()),
+                    **figures(record),
+                }
+            )
     return {
         "table": name,
         "seed": seed,

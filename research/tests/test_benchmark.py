@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cli.progress import TensorBoardEvents
 from ltpll.errors import InputError
 from ltpll.runs.run import Run
 from ltpll_research.authors_draw import authors_draw
@@ -24,6 +23,7 @@ from ltpll_research.benchmark import (
     with_recipe,
 )
 from ltpll_research.image_sets.prepared import ImageSet, write_image_set
+from ltpll_research.recording import TensorBoardEvents
 from support.commands import research
 from support.pictures import coloured_images
 

@@ -41,6 +41,9 @@ GUESS = 0.2
 # (docs/missing-labels.md).
 LEAST_SHARE = {"independent": 0.02, "unclear": 0.2, "co-occurrence": 1.0}
 
+FoldsOf = tuple[()] | tuple[CallbacksOf, KeptFolds]
+"""The callbacks of each training run of a cross-validation, and where the runs are kept."""
+
 
 def _enough(sets: Candidates) -> bool:
     """Whether there are enough rows and groups for a cross-validation."""

@@ -36,8 +36,9 @@ from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.report.cleaning_page import write_cleaning_page
 from ltpll.runs.environment import environment
+from ltpll.runs.recording import round_floats
 from ltpll.tables.read_tables import LabelTable
-from ltpll.training.callbacks import Callback, OnEpoch, Progress
+from ltpll.training.callbacks import Progress
 from ltpll.validation import chosen_device, in_range, whole_number
 
 if TYPE_CHECKING:
@@ -171,21 +172,18 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         examples = Examples(table, x, [], encoder=self.encoder_)
         progress = Progress() if self.verbose else None
-        callbacks: list[Callback] = []
         if isinstance(classifier, Committee):
             classifier.set_params(folds=folds)
-        elif classifier.on_epoch:
-            callbacks.append(OnEpoch(classifier.on_epoch))
         job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
         with TemporaryDirectory(prefix="ltpll-") as folder:
-            found = job.run(Path(folder), callbacks=callbacks)
+            found = job.run(Path(folder))
         if found is None:
             several = "Under torchrun, only the first process has the results"
             raise InputError(f"{several}: start a single process.")
         if names is not None and self.encoder_ is None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
-        record = {**found.facts, **_described(classifier, folds)}
+        record = {**round_floats(found.facts), **_described(classifier, folds)}
         cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
         parts = candidates.offsets, candidates.labels
         offsets, flat = (part.numpy().astype(np.int64) for part in parts)

@@ -6,8 +6,8 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self, cast, get_args
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ltpll.backbones import Backbone
 from ltpll.before_training import (
     AUTO,
+    FoldsOf,
     can_compare,
     check_truth_missing,
     estimate_missing,
@@ -333,29 +334,30 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         trainer: PartialLabelTrainer,
         x: Any,
         candidates: Candidates,
-        found: Callable[[str, Callable[..., Any]], Any] = lambda name, estimate: estimate(),
+        kept: Mapping[str, FoldsOf] = MappingProxyType({}),
     ) -> dict[str, float] | None:
         """Set the missing share and the way that "auto" trains, by cross-validation.
 
         Args:
-            trainer: The trainer that `begin` returned.
+            trainer: The trainer of `prepare_training`.
             x: The examples.
             candidates: Their candidate sets.
-            found: Called with "missing" or "comparison" and a function that estimates it, which
-                takes the callbacks of each training run and where these are kept; returns the
-                estimate, or one that was stored.
+            kept: For "missing" and "comparison", the callbacks of each training run and where runs
+                are kept.
 
         Returns:
             The scores of the comparison, if there was one.
         """
         if self.truth_missing == AUTO:
-            trainer.truth_missing = found("missing", partial(estimate_missing, self, x, candidates))
+            own = kept.get("missing", ())
+            trainer.truth_missing = estimate_missing(self, x, candidates, *own)
         # The comparison assumes that sets hold the true label.
         if np.any(trainer.truth_missing) or not can_compare(trainer.rebalancer, x, candidates):
             return None
-        compare = partial(held_out_scores, self, trainer.rebalancer, x, candidates)
-        trainer.rebalancer.scores = scores = found("comparison", compare)
-        return dict(scores)
+        own = kept.get("comparison", ())
+        scores = held_out_scores(self, trainer.rebalancer, x, candidates, *own)
+        trainer.rebalancer.scores = scores
+        return scores
 
     def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
         seed, n, is_table = seed_of(self.random_state), len(x), x.ndim == 2

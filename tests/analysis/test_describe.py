@@ -2,58 +2,21 @@
 
 import json
 import tracemalloc
-from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis import (
-    describe,
-    pairs,
-)
+from ltpll.analysis import describe
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.priors import estimate_prior
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.runs.run import Run
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
-from support.refusals import refusal
 
 # ---- counting ------------------------------------------------------------------------------------
-
-
-def test_pairs_are_those_of_a_double_loop():
-    candidates, _ = random_sets(300, 6)
-    rows = [candidates.row(i) for i in range(300)]
-    sets = distinct_sets(candidates)
-    found = pairs(sets, candidates.classes, 100)
-    naive = {}
-    for a, b in combinations(range(6), 2):
-        count = sum(a in row and b in row for row in rows)
-        expected = sum(a in row for row in rows) * sum(b in row for row in rows) / 300
-        if count:
-            naive[a, b] = (count, pytest.approx(expected), pytest.approx(count / expected))
-    assert {
-        pair.classes: (pair.sets, pair.expected, pair.times) for pair in found.most_frequent
-    } == naive
-    assert found.n == len(naive)
-    counts = [pair.sets for pair in found.most_frequent]
-    assert counts == sorted(counts, reverse=True)
-    assert pairs(sets, candidates.classes, 3).most_frequent == found.most_frequent[:3]
-
-
-def test_a_pair_that_belongs_together_stands_out_and_independent_ones_do_not():
-    independent, _ = long_tailed()
-    assert describe(independent).pairs.n_above == 0
-    dense = independent.dense().numpy()
-    dense[:, 7] |= dense[:, 2] & (np.arange(len(dense)) % 2 == 0)
-    found = describe(Candidates.from_matrix(dense)).pairs
-    assert found.most_above.classes == (2, 7)
-    assert found.most_above.times > 1.1
 
 
 def test_sizes_appearances_and_names():
@@ -67,7 +30,6 @@ def test_sizes_appearances_and_names():
     }
     assert found.recurring == 0.5
     assert found.distinct_sets == 3
-    assert found.pairs.most_frequent[0].classes == ("cat", "dog")
 
 
 # ---- ambiguity -----------------------------------------------------------------------------------
@@ -82,29 +44,16 @@ def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_t
 # ---- the prior -----------------------------------------------------------------------------------
 
 
-def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
-    candidates, labels = long_tailed()
-    found = describe(candidates, labels)
+def test_the_prior_is_that_of_estimate_prior():
+    candidates, _ = long_tailed()
+    found = describe(candidates)
     assert found.prior.as_record() == estimate_prior(candidates).as_record()
-    truth = np.bincount(labels) / len(labels)
-    for name in ("estimate", "em", "average"):
-        assert found.errors[name] == pytest.approx(
-            sum(abs(a - b) for a, b in zip(getattr(found.prior, name), truth, strict=True))
-        )
-    inside = [
-        low <= share <= high
-        for low, share, high in zip(found.prior.lower, truth, found.prior.upper, strict=True)
-    ]
-    assert found.errors["within_bounds"] == np.mean(inside)
-    assert found.true_imbalance == 50
-    assert describe(candidates).errors is None
 
 
 def test_where_everything_is_known_no_label_is_ambiguous():
-    found = describe(Candidates.of([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2)
+    found = describe(Candidates.of([[0]] * 6 + [[1]] * 3 + [[2]] * 2))
     assert found.prior.regime == "known"
-    assert found.errors["estimate"] == pytest.approx(0, abs=1e-12)
-    assert found.true_imbalance == 3
+    np.testing.assert_allclose(found.prior.estimate, np.array([6, 3, 2]) / 11)
 
 
 def test_one_row_is_described_too():
@@ -183,7 +132,6 @@ def test_a_table_is_described_by_its_column_of_sets(tmp_path, name):
     found = as_json(path, "--candidates", "sets")
     assert without_source(found) == plain(describe(Candidates.of(ROWS)))
     assert found["source"] == str(path)
-    assert found["class_counts"] is None
 
 
 def test_column_and_separator_are_taken(tmp_path):
@@ -215,27 +163,6 @@ def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
 
 
 LABELS = ["cat", "dog", "fox", "cat", "dog"]
-ROWS_WITH_LABELS = [
-    f"{i},{'|'.join(row)},{label}" for i, (row, label) in enumerate(zip(ROWS, LABELS, strict=True))
-]
-
-
-@pytest.mark.parametrize("column", ["label", "truth"])
-def test_true_labels_in_the_table_are_known(tmp_path, column):
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join([f"id,candidates,{column}", *ROWS_WITH_LABELS]))
-    numbers = [("cat", "dog", "fox").index(label) for label in LABELS]
-    named = [] if column == "label" else ["--label", "truth"]
-    assert without_source(as_json(path, *named)) == plain(describe(Candidates.of(ROWS), numbers))
-    assert "true labels are known" in call(path, *named).output
-
-
-def test_labels_of_some_rows_are_counted(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(["id,candidates,label", *ROWS_WITH_LABELS[:2], "3,fox|cat,"]))
-    found = as_json(path)
-    assert (found["n_labelled"], found["class_counts"], found["errors"]) == (2, None, None)
-    assert "3 examples, 3 classes; true labels are known for 2 of them" in call(path).output
 
 
 def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
@@ -257,9 +184,7 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
         )
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    expected = plain(
-        describe(Candidates.of(ROWS), [("cat", "dog", "fox").index(label) for label in LABELS])
-    )
+    expected = plain(describe(Candidates.of(ROWS)))
     for name, options in {
         "crowd.csv": ["--annotators", "union"],
         "other.csv": [
@@ -271,24 +196,13 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
             "table.worker=b",
             "--set",
             "table.annotation=c",
-            "--label",
-            "d",
         ],
         "classes.csv": ["--class-columns", "is_*"],
         "scores.csv": ["--probability-columns", "p_*", "--set", "table.mass=0.999"],
     }.items():
-        truth = [] if "--label" in options else ["--label", "truth"]
-        assert without_source(as_json(tmp_path / name, *options, *truth)) == expected, name
+        assert without_source(as_json(tmp_path / name, *options)) == expected, name
     pairs = as_json(tmp_path / "scores.csv", "--probability-columns", "p_*", "--top-k", "2")
     assert pairs["size_counts"] == {"2": 5}
-
-
-def test_what_is_printed_of_one_pair_is_in_the_singular(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("sets\n" + "a|b\n" * 40 + "c|d\n" + "a\nb\n" * 10 + "c\nd\n" * 100)
-    shown = " ".join(call(path, "--top", "1").output.split())
-    assert "1 more pair shares sets." in shown
-    assert "1 of 2 pairs, above all" in shown
 
 
 def test_matrices_are_read(tmp_path):
@@ -323,9 +237,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 REFUSED = {
     "no file": (["cifar11"], "There is no file cifar11"),
     "no such file": (["none.csv"], "There is no file none.csv"),
-    "a folder without a run": (["."], "not a run folder"),
+    "a folder without pictures": (["."], "There are no pictures in ."),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
-    "a separator of a run": ([".", "--separator", ";"], "says how a file is read"),
     "annotations of an array": (
         ["m.npy", "--annotators", "union"],
         "is an array and not a table: omit annotators",
@@ -342,7 +255,6 @@ REFUSED = {
         ["ok.csv", "--annotators", "union"],
         "name the columns with the settings table.task",
     ),
-    "true labels of a run": ([".", "--label", "x"], "says how a file is read"),
     "groups of an array": (["m.npy", "--group", "x"], "is an array and not a table: omit group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no column of the usual name": (["ok.csv"], "no column called 'candidates': it has a, b"),
@@ -412,19 +324,6 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert message.endswith(".")
 
 
-def test_a_run_of_research_is_called_what_it_is(tmp_path):
-    made = Run(tmp_path, {"experiment": "images"})
-    made.start()
-    assert "it is a benchmark run, not a run on a table" in str(call(made.folder).exception)
-
-
-def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
-    message = refusal(lambda: describe(Candidates.of([range(100_000), [0, 1]])))
-    assert message.startswith(
-        "A row has 100,000 candidates, and pairs of classes are counted in rows of at most 16,384:"
-    )
-
-
 def typed(*arguments):
     return ltpll("describe", *arguments, COLUMNS="80")
 
@@ -452,9 +351,8 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
-    assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
+    assert f"{len(candidates):,} examples, 60 classes." in lines
     assert "Smaller classes not shown: 56" in result.stdout
-    assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
     assert (
         "Estimate: EM, the most likely prior, with bounds of 2 standard deviations."

@@ -90,7 +90,8 @@ def test_the_estimate_weighs_rare_classes_by_their_rows():
         part.mean() * right[sample[part[sample]]].mean() for part in (rare, ~rare) if part.any()
     )
     assert found.right.share == pytest.approx(expected)
-    assert found.rare.answers == rare[sample].sum() and found.answers == 80
+    assert found.rare.answers == rare[sample].sum()
+    assert found.answers == 80
     assert found.right.lower <= right.mean() <= found.right.upper
     for c, one in found.by_class.items():
         assert one.share == pytest.approx(right[sample[table.labels.label[sample] == c]].mean())
@@ -107,7 +108,8 @@ def test_confidences_and_suspicions_move_towards_the_truth():
         (table.labels.suspicion, found.suspicion, lacks),
     ):
         assert abs(after.mean() - what.mean()) < abs(before.mean() - what.mean())
-    assert held.all() and (found.confidence + found.suspicion <= 1 + 1e-6).all()
+    assert held.all()
+    assert (found.confidence + found.suspicion <= 1 + 1e-6).all()
 
 
 def _sets(table, truth):
@@ -126,7 +128,8 @@ def test_answered_rows_have_the_answer_and_are_doubted_no_more():
     assert (found.labels.label[others] == table.labels.label[others]).all()
     assert np.array_equal(np.sort(suspicion_ranks(found)), np.arange(1, 401))
     assert suspicion_ranks(found)[questions.rows].min() > others.sum()
-    assert len(said_of_answers(found)) >= 3 and said_of_answers(table) == []
+    assert len(said_of_answers(found)) >= 3
+    assert said_of_answers(table) == []
 
 
 def test_answers_that_training_has_seen_say_nothing_about_it():
@@ -145,14 +148,15 @@ def test_answers_are_stored_and_read_again_whatever_the_classes_are_called(tmp_p
     store_answers(tmp_path, table, given)
     found = stored_answers(tmp_path, table)
     left = [0, 1, 2, 3, 4, 5, 6, 8]  # a class is called none, so no answer says that none fits
-    assert found.sets == [sets[k] for k in left] and found.rows.tolist() == left
+    assert found.sets == [sets[k] for k in left]
+    assert found.rows.tolist() == left
     assert found.asked.tolist() == asked[left].tolist()
     assert found.probability == pytest.approx(given.probability[left])
     assert len(stored_answers(tmp_path / "nothing", table).rows) == 0
 
 
 def test_what_a_page_sends_is_checked_and_answers_of_earlier_pages_are_kept():
-    table, truth = known_table()
+    table, _truth = known_table()
     first, second = (choose_questions(table, n, n // 2) for n in (20, 60))
     gone = np.setdiff1d(np.arange(400), second.rows)[:3]
     earlier = Answers(gone, [(0,)] * 3, np.full(3, AUDIT, dtype=object), np.ones(3))
@@ -194,7 +198,8 @@ def test_a_run_is_reviewed_audited_trained_again_and_keeps_its_answers(folder, t
     given = [list(row.values()) for row in queue]
     answers = write_csv(tmp_path / "answers.csv", list(queue[0]), given)
     said = ltpll("audit", run, answers)
-    assert "29 answers." in said and "labels are right in " in said
+    assert "29 answers." in said
+    assert "labels are right in " in said
     stored = rows_of(run / "answers.csv")
     assert len(stored) == 29
     assert "labels are right in " in ltpll("clean", run, "--out", tmp_path / "cleaned.csv")
@@ -249,7 +254,9 @@ def test_several_classes_keep_the_label_that_is_among_them_and_none_leaves_no_co
     sets = [tuple(sorted(one)) for one in sets]
     answers = Answers(np.arange(4), sets, np.full(4, AUDIT, dtype=object), np.ones(4))
     found = with_answers_applied(table, answers).labels
-    assert found.label[0] == label[0] and found.label[1] in sets[1] and found.label[2] == label[2]
+    assert found.label[0] == label[0]
+    assert found.label[1] in sets[1]
+    assert found.label[2] == label[2]
     assert found.label[3] == found.runner_up[3] == other[3]
     assert found.confidence[:4].tolist() == [0.5, 0.5, 0, 1]
     assert found.suspicion[:4].tolist() == [0, 0, 1, 0]

@@ -211,17 +211,6 @@ def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
     assert len(rows_of(out)) == 3  # the earlier predictions are still there
 
 
-def test_a_run_is_described_by_its_sets(trees):
-    folder, _ = trees
-    of_table = json.loads(
-        ltpll("describe", folder / "labels.csv", "--candidates", "candidates", "--json")
-    )
-    of_run = json.loads(ltpll("describe", folder / "run", "--json"))
-    for name in ("size_counts", "classes", "class_counts"):
-        assert of_run[name] == of_table[name]
-    assert sum(of_run["class_counts"]) == of_run["n_labelled"] == 48
-
-
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
     folder, _ = trees
     ltpll("report", folder / "run", "--out", tmp_path / "page.html")
@@ -676,9 +665,6 @@ def test_what_was_chosen_is_said_once_and_recorded_with_the_prior(scenes):
     record = json.loads((folder / "balanced" / "result.json").read_text())
     assert record["choice"].endswith(".")
     assert printed["balanced"].replace("\n", " ").count(record["choice"]) == 1
-    assert printed["balanced"].index(record["choice"][:40]) < printed["balanced"].index(
-        "training: epoch"
-    )
     prior = record["prior"]
     assert prior["regime"] == "co-occurrence"
     rows = [row for row in rows_of(folder / "t.csv") if row["split"] == "train"]
@@ -714,11 +700,7 @@ def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
     by_goal = records["balanced"]["last"]["test"]["by_goal"]
     assert by_goal == records["accuracy"]["last"]["test"]["by_goal"]
     for goal, record in records.items():
-        assert {
-            **by_goal[goal],
-            "by_goal": by_goal,
-            "labelled": record["rows"]["held_out"],
-        } == record["last"]["test"]
+        assert {**by_goal[goal], "by_goal": by_goal} == record["last"]["test"]
         for name, figures in by_goal.items():
             words = f"accuracy {figures['accuracy']:.1%}, "
             words += f"balanced accuracy {figures['balanced_accuracy']:.1%}"

@@ -62,9 +62,6 @@ def test_the_run_says_what_was_weighed(run):
     stored = Committee.load(folder / "run" / "classifier.safetensors", "cpu")
     assert record["committee"] == pytest.approx(stored.weights_, abs=1e-4)
     assert record["choice"] == stored.choice_
-    lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    logged = [json.loads(line) for line in lines]
-    assert {one["member"] for one in logged if "member" in one} == set(stored.weights_)
     assert not list((folder / "run").glob("*member-*"))  # finished runs of members are deleted
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cleaning_job import fold_stage, out_of_fold_predictions
+from ltpll.cleaning.cleaning_job import fold_runs, fold_stage, out_of_fold
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import TEMPERATURES
 from ltpll.folds import fold_splits
@@ -37,12 +37,11 @@ MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="c
 def judged(folder, workers, progress=None, make=MAKE, folds=3):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    stage = fold_stage(make(), x, sets, folds, workers)
+    splits = fold_splits(sets, folds, seed=0)
+    stage = fold_stage(make(), x, splits, workers)
     progress = progress or Progress(write=lambda line: None)
     progress.plan_stages([stage])
-    return out_of_fold_predictions(
-        folder, make(), x, sets, folds=folds, stage=stage, progress=progress
-    )
+    return out_of_fold(fold_runs(make(), x, splits), sets, folder, stage, progress)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +175,7 @@ def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(
 
 def workers_of(n, workers):
     x, sets, _ = problem(n)
-    return fold_stage(MAKE(), x, sets, 5, workers).workers
+    return fold_stage(MAKE(), x, fold_splits(sets, 5, seed=0), workers).workers
 
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):

@@ -86,26 +86,6 @@ def beside(path, names, rows=None):
     )
 
 
-def test_the_ids_in_an_npz_file_join_its_features(table, tmp_path):
-    for ids in (SHUFFLED, np.asarray([" c ", "a", "zz", "b"])):
-        np.savez(tmp_path / "x.npz", embeddings=X, ids=ids)
-        examples = read(table, tmp_path / "x.npz")
-        assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
-        assert not examples.table.notes
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "zz", "d"])
-    assert "lacks the features of 1 of 3 examples (b)" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
-    )
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b", " a"])
-    assert "x.npz has several rows with the id 'a'" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
-    )
-    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b"])
-    assert "has 4 rows of features, but ids of shape (3,)" in refusal(
-        lambda: read(table, tmp_path / "x.npz")
-    )
-
-
 @pytest.mark.parametrize(
     "names",
     [

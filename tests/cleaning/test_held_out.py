@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cleaning_job import HeldOutEvaluation
+from ltpll.cleaning.cleaning_job import held_out_figures
 from ltpll.cleaning.dataset import Examples
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.tables.read_tables import LabelTable
@@ -31,11 +31,11 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
     x, sets, y = problem
     known = np.where(np.arange(60) % 4, y[100:], -1)
     classifier = PartialLabelClassifier("proden", "mean-target", epochs=5, device="cpu")
-    fitting = classifier.prepare_training(x[:100], sets.select(np.arange(100)))
+    classifier.fit(x[:100], sets.select(np.arange(100)))
     held_out = sets.select(np.arange(100, 160))
     examples = examples_of(x, sets, 100, np.concatenate([y[:100], known]))
-    classifier.run_training(fitting, [HeldOutEvaluation(examples, goal, every=5)])
-    test = fitting.trainer.history[-1]["test"]
+    test = held_out_figures(classifier.set_params(goal=goal), examples)["test"]
+    assert classifier.goal == goal
     assert list(test["by_goal"]) == ["balanced", "accuracy"]
     for name, figures in test["by_goal"].items():
         predicted = classifier.set_params(goal=name).predict(x[100:])
@@ -50,20 +50,21 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
             ),
         }
     assert test["by_goal"]["balanced"] != test["by_goal"]["accuracy"]
-    assert test == {**test["by_goal"][goal], "by_goal": test["by_goal"], "labelled": 45}
+    assert test == {**test["by_goal"][goal], "by_goal": test["by_goal"]}
 
 
 def test_without_true_labels_only_the_covering_rate_is_measured(problem):
     x, sets, _ = problem
-    trainer, inputs, candidates = PartialLabelClassifier(
-        "proden", "none", epochs=1, device="cpu"
-    ).prepare_training(x, sets)
-    evaluation = HeldOutEvaluation(examples_of(x, sets, 140), "balanced")
-    trainer.fit(inputs, candidates, [evaluation])
-    test = trainer.history[-1]["test"]
+    classifier = PartialLabelClassifier("proden", "none", epochs=1, device="cpu").fit(x, sets)
+    test = held_out_figures(classifier, examples_of(x, sets, 140))["test"]
     assert test.keys() == {"covering_rate", "by_goal"}
     assert (
         test["by_goal"]["accuracy"]
         == test["by_goal"]["balanced"]
         == {"covering_rate": test["covering_rate"]}
     )
+
+
+def test_without_held_out_rows_nothing_is_measured(problem):
+    x, sets, _ = problem
+    assert held_out_figures(None, examples_of(x, sets, len(x))) == {}

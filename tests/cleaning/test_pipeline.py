@@ -3,14 +3,12 @@ rebalancer compares two ways first.
 """
 
 import inspect
-import json
 import signal
 from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 
 import ltpll.estimator as module
 from ltpll.cleaning.dataset import TableSource, read_examples
@@ -20,10 +18,10 @@ from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
 from ltpll.settings import with_settings
 from ltpll.tables.reading import Reading
-from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.callbacks import Progress
 from ltpll_research.set_origins import neighbour_candidates
 from support.refusals import refusal
-from support.user_tables import feature_rows, write_csv
+from support.user_tables import write_csv
 
 SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
 ON_CPU = Execution("cpu", threads=1, workers=1)
@@ -137,9 +135,10 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         train(progress=Interrupted(0, lines.append))
     assert names == [*(f"comparison {k} of 6" for k in range(1, 7)), "training", "fold 1 of 2"]
-    stored = json.loads((tmp_path / "run" / RunFile.COMPARISON).read_text())
+    kept = RunFile.COMPARISON_FOLDS.found_in(tmp_path / "run")
     run = train(progress=Progress(0, lines.append))
-    assert len(compared) == 1
+    assert (len(kept), len(compared)) == (6, 2)  # the second time, by what was kept
+    assert not RunFile.COMPARISON_FOLDS.found_in(tmp_path / "run")
     # One progress of everything, also within epochs, which goes on where it was.
     shares = [int(line.partition("%")[0]) for line in lines if "% · " in line]
     assert shares == sorted(shares)
@@ -148,7 +147,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         assert any(
             f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines
         ), name
-    assert f"{stored['average']:.3f}" in run.result()["choice"]
+    assert "nats about held-out sets" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
 
 
@@ -308,48 +307,3 @@ def test_every_file_of_a_run_is_declared_whenever_it_was_interrupted(tmp_path, p
     assert [name for name in names if not any(file.matches(name) for file in RunFile)] == []
     Run.open(tmp_path / "run").delete_run()
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
-
-
-@pytest.mark.parametrize("method", ["proden", "lw"])
-def test_training_starts_from_the_targets_that_are_given_and_takes_them_for_no_evidence(
-    tmp_path, method
-):
-    rows = [[*row, "test" if i % 5 == 4 else "train"] for i, row in enumerate(feature_rows(30))]
-    source = TableSource(
-        write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "split"], rows)
-    )
-    examples, settings = (
-        read_examples(source),
-        TrainingSettings(method=method, rebalancer="none", epochs=1, folds=0),
-    )
-    weighted = examples.candidates.with_weights(
-        np.random.default_rng(0).uniform(0.1, 1, len(examples.candidates.labels))
-    )
-    seen = []
-
-    class Look(Callback):
-        def on_train_begin(self, trainer):
-            seen.append(
-                (
-                    trainer.targets.on_candidates(torch.arange(24)).clone(),
-                    trainer.candidates.weights,
-                )
-            )
-
-    started = replace(examples, start=weighted.weights.numpy())
-    assert started.fingerprint() != examples.fingerprint()
-    train_table_run(
-        table_run(tmp_path / "run", settings, started),
-        source,
-        started,
-        settings,
-        execution=ON_CPU,
-        callbacks=[Look()],
-    )
-    targets, evidence = seen[0]
-    assert evidence is None
-    trained = np.flatnonzero(examples.training())
-    for k, i in enumerate(trained.tolist()):
-        mine = weighted.weights[weighted.offsets[i] : weighted.offsets[i + 1]]
-        found = targets[k][: len(mine)]
-        np.testing.assert_allclose(found / found.sum(), mine, rtol=1e-5)

@@ -88,8 +88,6 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
         folder / "t.csv",
         "--reviewed",
         answered,
-        "--start-from",
-        folder / "run",
         *QUICK,
     )
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
@@ -172,15 +170,6 @@ def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_p
     out = tmp_path / "out"
     assert "was answered before" in ltpll(
         "train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2
-    )
-    assert "same run" in ltpll(
-        "train", folder / "t.csv", "--start-from", folder / "run", "--out", folder / "run", status=2
-    )
-    other = write_csv(
-        tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]]
-    )
-    assert "none of the 2 examples" in ltpll(
-        "train", other, "--start-from", folder / "run", "--out", out, status=2
     )
     assert "overwritten" in ltpll("review", folder / "run", "--out", folder / "t.csv", status=2)
     assert not out.exists()

@@ -11,7 +11,7 @@ import pytest
 
 from fuzz.seeds import own_files
 from ltpll.cleaning.prediction import source_for_new_table
-from ltpll.cleaning.results import candidates_of, cleaned_columns
+from ltpll.cleaning.results import cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import render_cleaning_page
 from ltpll.runs.run import marker_text
@@ -86,7 +86,6 @@ def test_groups_are_stored_and_read_if_the_table_has_them(run):
     found = read_cleaned(sealed(run))
     assert found.groups.tolist() == ["p", "q", "p", "q"]
     assert cleaned_columns(found)["group"].tolist() == ["p", "q", "p", "q"]
-    assert candidates_of(found).groups.tolist() == [0, 1, 0, 1]
     change_table(run, "examples", "group", pa.array([1, 2, 3, 4]))
     assert "its column group does not hold" in refusal(lambda: read_cleaned(run))
 

@@ -99,11 +99,11 @@ def test_the_report_and_the_class_table_count_labels_outside_the_sets(runs, tmp_
         )
 
 
-def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):
+def test_a_finished_run_keeps_the_share_that_it_has_estimated(runs, tmp_path):
     folder, _ = runs
-    stored = json.loads((folder / "open" / "missing.json").read_text())
-    assert len(stored) == len(NAMES) + 1
-    assert all(0 <= share < 1 for share in stored)
+    record = json.loads((folder / "open" / "result.json").read_text())
+    assert 0 < record["truth_missing"] < 1
+    assert not list((folder / "open").glob("missing*"))
     assert "finished earlier" in ltpll_here(
         "train",
         folder / "trees.csv",

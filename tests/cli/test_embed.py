@@ -9,8 +9,6 @@ import pytest
 
 from ltpll.backbones import Backbone
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cli import progress as module
-from ltpll.cli.progress import PictureProgress
 from ltpll.tables.reading import Reading
 from support.commands import ltpll_here as ltpll
 from support.photos import FakeEmbedder, fake_backbone
@@ -186,18 +184,3 @@ def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_nam
         message
         == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
     )
-
-
-def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monkeypatch):
-    now, lines = [0.0], []
-    for name in ("callbacks", "job"):
-        monkeypatch.setattr(f"ltpll.training.{name}.time.monotonic", lambda: now[0])
-    progress = PictureProgress()
-    progress.write = lines.append
-    assert not module.console.is_terminal
-    for done in (1000, *range(1100, 3001, 100)):  # a thousand were done before
-        progress(done, 3000)
-        now[0] += 1.0
-    assert lines[0] == "36% · 1,100 of 3,000 pictures"
-    assert lines[1] == "53% · 14 s left · 1,600 of 3,000 pictures · 100 pictures/s"
-    assert lines[-1] == "100% · finished in 20 s · 3,000 of 3,000 pictures · 100 pictures/s"

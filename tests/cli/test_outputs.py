@@ -74,10 +74,6 @@ def content(folder):
         (["clean", "run", "--out", "run/../t.csv"], "is the table of the run run"),
         (["clean", "run", "--out", "hard.csv"], "is the table of the run run"),
         (["clean", "run", "--out", "soft.csv"], "is the table of the run run"),
-        (
-            ["clean", "run", "--for", "cleanlab", "--out", "c.json"],
-            "must end in .csv, .tsv, .parquet",
-        ),
         (["review", "run", "--out", "t.csv"], "is the table of the run run"),
         (["predict", "run", "new.csv", "--out", "./new.csv"], "is an input of this command"),
         (

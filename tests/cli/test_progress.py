@@ -90,3 +90,22 @@ def refreshed(update):
         self.refresh()
 
     return updating
+
+
+def test_reading_and_embedding_say_the_time_left_in_a_log_file(monkeypatch):
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=False, width=80, highlight=False)
+    monkeypatch.setattr(module, "console", console)
+    monkeypatch.setattr(sys.modules["ltpll.cli.console"], "console", console)
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    with module.reading_progress() as on_progress:
+        for done in range(101):
+            on_progress("pictures", done, 100)
+            now[0] += 0.5
+    assert text.getvalue().splitlines() == [
+        "reading pictures: 20% · 40 s left",
+        "reading pictures: 40% · 30 s left",
+        "reading pictures: 60% · 20 s left",
+        "reading pictures: 80% · 10 s left",
+    ]

@@ -68,9 +68,11 @@ def test_rungs_of_a_ladder_are_drawn_with_the_stated_probability():
     for seed in range(3000):
         ranks, probability = ladder(n, questions, seed)
         times[ranks] += 1
-    assert probability.sum() == pytest.approx(len(ranks)) and len(ranks) <= questions
+    assert probability.sum() == pytest.approx(len(ranks))
+    assert len(ranks) <= questions
     assert np.abs(times / 3000 - probability).max() < 0.05
-    assert (np.diff(probability) <= 1e-12).all() and probability[40:].max() == 0
+    assert (np.diff(probability) <= 1e-12).all()
+    assert probability[40:].max() == 0
     assert len(ladder(5, 0, 0)[0]) == len(ladder(0, 5, 0)[0]) == 0
 
 
@@ -82,7 +84,8 @@ def test_the_interval_of_one_large_stratum_is_that_of_clopper_and_pearson(right,
     if right in (0, n):
         assert (found.lower, found.upper) == pytest.approx((exact.low, exact.high), abs=1e-6)
     else:  # as the variance is smoothed towards the average, the interval is a little wider
-        assert found.lower <= exact.low + 1e-6 and found.upper >= exact.high - 1e-6
+        assert found.lower <= exact.low + 1e-6
+        assert found.upper >= exact.high - 1e-6
         assert found.upper - found.lower < 1.2 * (exact.high - exact.low)
 
 
@@ -130,7 +133,9 @@ def test_answers_with_small_probabilities_stand_for_many_rows():
 
 def test_more_answers_narrow_the_interval_less_and_less():
     gains = [narrowing([np.arange(n) % 10 > 0], [10**6]) for n in (10, 30, 100, 300, 3000)]
-    assert gains == sorted(gains, reverse=True) and gains[0] > 0.1 and gains[-1] < 0.01
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 0.1
+    assert gains[-1] < 0.01
 
 
 def test_without_answers_confidences_stay_what_they_are_and_an_order_is_never_reversed():

@@ -141,7 +141,7 @@ def test_a_log_that_lacks_epochs_of_its_checkpoint_is_refused(tmp_path):
         record(run, stop_after=5)
     lines = (run.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     (run.folder / "metrics.jsonl").write_bytes(b"".join(lines[:3]))
-    assert "is damaged or lacks epochs: delete" in refusal(lambda: record(run))
+    assert "is damaged or lacks epochs: train" in refusal(lambda: record(run))
 
 
 def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(

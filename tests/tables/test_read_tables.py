@@ -1253,22 +1253,14 @@ def test_a_file_with_other_marks_between_its_columns_is_read_for_training_and_fo
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sets_alone_are_read_from_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found, labels, _ = read_candidates(path, "anything")
+    found = read_candidates(path, "anything").candidates
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [
         {("cat", "dog", "fox").index(name) for name in row} for row in ROWS
     ]
-    assert [found.classes[label] if label >= 0 else "" for label in labels] == [
-        "cat",
-        "dog",
-        "",
-        "dog",
-        "fox",
-    ]
     assert "no column called 'candidates'" in refusal(lambda: read_candidates(path))
     path = write(tmp_path, frame().drop(columns="label"), suffix)
     assert read_candidates(path, "split").candidates.classes == ("test", "train")
-    assert read_candidates(path).labels is None
 
 
 def test_written_tables_are_read_back(tmp_path):

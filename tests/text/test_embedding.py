@@ -1,18 +1,13 @@
-"""Features of texts from the cache, resumed where they were interrupted, and written to a file."""
+"""Features of texts from the cache, resumed where they were interrupted."""
 
-import csv
 import shutil
 
 import numpy as np
 import pytest
 
-from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.text import SentenceEncoder, embedding
-from ltpll.text.embedding import embed_texts, read_texts
-from support.commands import ltpll_here as ltpll
-from support.refusals import refusal
+from ltpll.text.embedding import store_texts
 from support.tiny_sentences import WORDS, write_tiny_encoder
-from support.user_tables import write_csv
 
 pytest.importorskip("transformers")
 TEXTS = [" ".join(WORDS[i % 7 : 7 + i % 5]) for i in range(30)]
@@ -48,10 +43,9 @@ def counting(encoder, monkeypatch, stop_after=None):
 
 
 def embedded_texts(texts, encoder, cache, on_progress=None):
-    """The features that are written to a file."""
-    out = cache.parent / "texts.npy"
-    found = embed_texts({"text": texts}, encoder, out, cache=cache, on_progress=on_progress)
-    return np.array(found)
+    """The features of texts, by way of the cache."""
+    stored, digests = store_texts(texts, encoder, cache, on_progress)
+    return np.array(stored.stored_features(digests))
 
 
 def test_every_text_is_encoded_once(encoder, tmp_path, monkeypatch):
@@ -97,76 +91,3 @@ def test_another_encoder_has_its_own_features(encoder, tiny, tmp_path, monkeypat
     given = counting(other, monkeypatch)
     embedded_texts(TEXTS, other, cache=tmp_path / "cache")
     assert len(given) == len(set(TEXTS))
-
-
-def test_answers_of_several_annotators_about_one_text_are_one_row(tmp_path):
-    rows = [["a", "wolf", 1], ["b", "fox", 2], ["a", "wolf", 3], ["c", "fox", 4]]
-    write_csv(tmp_path / "t.csv", ["id", "body", "n"], rows)
-    found = read_texts(tmp_path / "t.csv", "body")
-    assert found == {"id": ["a", "b", "c"], "text": ["wolf", "fox", "fox"]}
-    write_csv(tmp_path / "t.csv", ["body"], [["wolf"], ["wolf"]])
-    assert read_texts(tmp_path / "t.csv", "body") == {"text": ["wolf", "wolf"]}
-    assert "did you mean 'body'?" in refusal(lambda: read_texts(tmp_path / "t.csv", "bdy"))
-
-
-# ---- the command ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tickets(tiny, tmp_path, monkeypatch):
-    """A table of texts with ids, and the tiny encoder in the folder `tiny`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LTPLL_CACHE", str(tmp_path / "cache"))
-    shutil.copytree(tiny, tmp_path / "tiny")
-    rows = [[f"r{i}", TEXTS[i], ("ash", "ash|birch")[i % 2]] for i in range(30)]
-    write_csv(tmp_path / "t.csv", ["id", "body", "candidates"], rows)
-    return tmp_path
-
-
-EMBED = ("embed", "t.csv", "--text", "body", "--backbone", "tiny")
-
-
-def test_a_column_of_texts_becomes_features_that_train_reads_by_id(tickets, encoder):
-    printed = ltpll(*EMBED, "--out", "e.npy")
-    assert "Wrote 30 rows of 16 features to e.npy" in printed
-    assert "Next: ltpll train t.csv --features e.npy" in printed
-    np.testing.assert_allclose(np.load("e.npy"), encoder.encode(TEXTS), atol=1e-6)
-    with (tickets / "t.csv").open() as file:
-        header, *rows = csv.reader(file)
-    write_csv(tickets / "reversed.csv", header, rows[::-1])
-    found = read_examples(TableSource(tickets / "reversed.csv", features=tickets / "e.npy")).x
-    np.testing.assert_array_equal(found[::-1], np.load("e.npy"))
-
-
-def test_without_ids_the_rows_are_taken_in_order(tickets):
-    write_csv(tickets / "t.csv", ["body", "candidates"], [["wolf " * 50, "ash"], ["fox", "birch"]])
-    assert "Too long to be read to their end: 1 text" in ltpll(*EMBED, "--out", "e.npy")
-    examples = read_examples(TableSource(tickets / "t.csv", features=tickets / "e.npy"))
-    np.testing.assert_array_equal(examples.x, np.load("e.npy"))
-
-
-def test_parts_are_joined_from_the_cache(tickets, monkeypatch):
-    for k in (1, 2, 3):
-        printed = ltpll(*EMBED, "--out", f"{k}.npy", "--part", f"{k}/3")
-        assert "run the command without --part" in printed
-    monkeypatch.setattr(SentenceEncoder, "encode", None)
-    ltpll(*EMBED, "--out", "e.npy")
-    for k in (1, 2, 3):
-        np.testing.assert_array_equal(np.load("e.npy")[k - 1 :: 3], np.load(f"{k}.npy"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--images", "pictures"], "--images, --path, --on-error and --precision belong to"),
-        (["--precision", "bfloat16"], "belong to pictures: leave them out with --text"),
-        (["--text", "bdy"], "did you mean 'body'?"),
-        (["--backbone", "none/at/all"], "There is no folder none/at/all"),
-        (["--part", "4/3"], "--part is '4/3'"),
-        (["--out", "e.csv"], "e.csv must end in .npy"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_what_cannot_be_embedded_is_refused_in_one_sentence(tickets, arguments, expected):
-    assert expected in ltpll(*EMBED, "--out", "e.npy", *arguments, status=2)
-    assert not (tickets / "e.npy").exists()

@@ -26,8 +26,6 @@ REVIEW_ROWS = {
     ("rare", 0.0): "queue, rare classes first",
     ("least confident", 0.0): "least confident rows",
     ("queue", 0.0): "**queue**",
-    ("none", 0.5): "no answers, `--start-from`",
-    ("queue", 0.5): "queue, `--start-from`",
 }
 
 

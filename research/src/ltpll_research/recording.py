@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ltpll.errors import required_by
 from ltpll.evaluation.during_training import Evaluate, best_epoch
 from ltpll.evaluation.stopping import INFORMATION, MeasureInformation
 from ltpll.runs.environment import PACKAGE
@@ -155,3 +156,28 @@ def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int 
         }
     )
     return rounded
+
+
+class TensorBoardEvents(Callback):
+    """Writes the record of every epoch to TensorBoard, in the folder of the run."""
+
+    def __init__(self, run: Run) -> None:
+        with required_by(
+            "The option --tensorboard", install="tensorboard", otherwise=", or leave it out"
+        ):
+            from torch.utils.tensorboard import SummaryWriter
+        self.run, self._new_writer = run, SummaryWriter
+        self._writer: Any = None
+
+    def on_epoch_end(self, trainer: Any, record: Record) -> None:
+        epoch = record["epoch"]
+        if self._writer is None:  # not before, because starting a run clears its folder
+            # purge_step hides what a killed process wrote about epochs that are trained again.
+            folder = str(self.run.folder / RunFile.TENSORBOARD)
+            self._writer = self._new_writer(folder, purge_step=epoch)
+        figures = {name: record.get(name) for name in ("loss", "lr", "target_recovery")}
+        figures |= {f"test/{name}": value for name, value in record.get("test", {}).items()}
+        for name, value in figures.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, epoch)
+        self._writer.flush()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -15,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import clone
-from torch import Tensor
 
 from ltpll.before_training import (
     AUTO,
+    FoldsOf,
     can_compare,
     comparison_parts,
     missing_parts,
@@ -30,12 +27,11 @@ from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
 from ltpll.errors import InputError, InputWarning
-from ltpll.estimator import SCALED, PartialLabelClassifier, channels_first, seed_of
-from ltpll.evaluation.metrics import evaluate, target_recovery
+from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
+from ltpll.evaluation.metrics import evaluate
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
-from ltpll.files import parse_json, write_atomically
-from ltpll.folds import check_folds, fold_splits
+from ltpll.folds import Rows, check_folds, fold_splits
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.pictures.reading import rows_on_disk
@@ -44,15 +40,12 @@ from ltpll.runs.environment import environment
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
     RunLog,
-    round_floats,
     training_conditions,
 )
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.targets import initial_targets
-from ltpll.training.callbacks import Callback, Checkpoint, Measurement, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
 from ltpll.training.compatibility import check_data
-from ltpll.training.distributed import current_world
 from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
@@ -62,12 +55,9 @@ from ltpll.training.fold_training import (
     train_in_processes,
 )
 from ltpll.training.job import Part, Stage
-from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
-MEASURED = 50  # evaluations during training, at most
 GOAL = "accuracy"  # rare classes are rare in the table, too, so every row counts the same
-Rows = npt.NDArray[np.int64]
 
 
 class Cleaned(NamedTuple):
@@ -75,7 +65,7 @@ class Cleaned(NamedTuple):
 
     labels: CleanedLabels
     predictions: SetPredictions
-    facts: Record  # entries of the record of a `CleanedTable`
+    facts: Record  # entries of the record of a `CleanedTable`, not rounded yet
 
 
 def cleaning_job(
@@ -131,48 +121,33 @@ class CleaningJob:
                 )
             self.x, self.sets = rows_on_disk(examples.x, self.rows), sets.select(self.rows)
 
-    def run(
-        self, folder: Path, *, run: Run | None = None, callbacks: Sequence[Callback] = ()
-    ) -> Cleaned | None:
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned | None:
         """Train, predict every row, and judge labels and sets; None but in the first process.
 
         An interrupted job is resumed from the folder. The `run` of that folder, if it has one, gets
-        a log and checkpoints. The callbacks are for a single network that is trained on all rows.
+        a log and checkpoints.
         """
-        self.progress.plan_stages(list(self.stages.values()))
-        return self._run(folder, run, callbacks)
-
-    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
         raise NotImplementedError
 
-    def decide_once(self, folder: Path, name: str, estimate: Callable[..., Any]) -> Any:
-        """What cross-validation decides, "missing" or "comparison", unless the folder has stored it.
+    def kept(self, folder: Path, name: str) -> FoldsOf:
+        """The callbacks of the runs of a stage that decides something, and where they are kept."""
+        parts, files = self.stages[name].parts, RunFile[f"{name}_folds".upper()]
+        kept = KeptFolds(folder, files, CHECKPOINT_SECONDS)
+        return lambda number: [self.progress.start_part(parts[number])], kept
 
-        `estimate` is given the callbacks of each training run, and where these are kept.
+    def say_how_many_miss(self, share: float) -> None:
+        """Report the share of sets that was found to lack the true label."""
+        said = "Hardly any set seems to lack the true label, so labels stay inside their sets."
+        if share:
+            about = f"About {share:.1%} of the sets seem to lack the true label"
+            said = f"{about}, so labels may leave their sets."
+        self.progress.write(said)
+
+    def cleaned(self, from_folds: SetPredictions | None, last: Record) -> Cleaned:
+        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts.
+
+        `last` is the record of the last epoch, to which figures about held-out rows are added.
         """
-        file, folds = RunFile[name.upper()], RunFile[f"{name}_folds".upper()]
-        world, kept = current_world(), KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        stored = None
-        with suppress(OSError, ValueError):  # it is missing or damaged
-            stored = parse_json((folder / file).read_bytes())
-        found = world.value_of_first_process(stored)
-        if not found:
-            parts = self.stages[name].parts
-            found = estimate(lambda number: [self.progress.start_part(parts[number])], kept)
-        if world.first:
-            write_atomically(folder / file, json.dumps(found).encode())
-            kept.forget()
-        if name == "missing":
-            share = overall_share(found, self.sets)
-            said = "Hardly any set seems to lack the true label, so labels stay inside their sets."
-            if share:
-                about = f"About {share:.1%} of the sets seem to lack the true label"
-                said = f"{about}, so labels may leave their sets."
-            self.progress.write(said)
-        return found
-
-    def cleaned(self, from_folds: SetPredictions | None) -> Cleaned:
-        """Judge labels and sets as `label_rows`, calibrate the fitted classifier, collect facts."""
         classifier, examples, rows = self.classifier, self.examples, self.rows
         n, goal = len(examples), classifier.goal
         classifier.set_params(goal=GOAL)
@@ -191,14 +166,15 @@ class CleaningJob:
         true, recovered = examples.table.labels, None
         if true is not None and (true[rows] >= 0).any():
             known = rows[true[rows] >= 0]
-            recovered = round(float((labels.label[known] == true[known]).mean()), 6)
+            recovered = float((labels.label[known] == true[known]).mean())
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
-            "class_prior": round_floats(classifier.class_prior_.tolist()),
-            "truth_missing": round_floats(classifier.truth_missing_),
+            "class_prior": classifier.class_prior_.tolist(),
+            "truth_missing": classifier.truth_missing_,
             "rows": {"all": n, "trained": len(rows), "held_out": n - len(rows)},
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": recovered,
+            "last": {**last, **held_out_figures(classifier, examples)},
         }
         if cut := getattr(examples.encoder, "n_cut", 0):
             facts["texts_cut"] = cut
@@ -220,10 +196,13 @@ class NetworkJob(CleaningJob):
         progress: Progress,
     ) -> None:
         super().__init__(classifier, examples, progress)
-        self.folds = folds
         self.fitting = classifier.prepare_training(self.x, self.sets)
         self.trainer = trainer = self.fitting.trainer
         check_data(self.fitting.x, self.sets, trainer.head)
+        self.splits: list[tuple[Rows, Rows]] = []
+        if folds > 1:
+            self.splits = fold_splits(self.sets, folds, seed_of(classifier.random_state))
+            check_folds(self.x, self.sets, self.splits)
         asks = classifier.truth_missing == AUTO
         compares = can_compare(trainer.rebalancer, self.x, self.sets)
         n, schedule = len(self.rows), (trainer.epochs, trainer.batch_size)
@@ -231,39 +210,38 @@ class NetworkJob(CleaningJob):
             "missing": Stage(missing_parts(classifier, self.sets) if asks else []),
             "comparison": Stage(comparison_parts(classifier, self.sets) if compares else []),
             "training": Stage([Part.of_rows("training", n, *schedule)]),
-            "folds": fold_stage(classifier, self.x, self.sets, folds, workers),
+            "folds": fold_stage(classifier, self.x, self.splits, workers),
         }
 
-    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned | None:
         classifier, trainer, progress = self.classifier, self.trainer, self.progress
-        decide = partial(self.decide_once, folder)
-        scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, decide)
-
-        every = max(1, trainer.epochs // MEASURED)
-        evaluation = HeldOutEvaluation(self.examples, classifier.goal, every)
-        ours: list[Callback] = [evaluation]
+        progress.plan_stages(list(self.stages.values()))
+        kept = {name: self.kept(folder, name) for name in ("missing", "comparison")}
+        scores = classifier.decide_by_cross_validation(trainer, self.x, self.sets, kept)
+        if classifier.truth_missing == AUTO:
+            shares: Any = trainer.truth_missing
+            self.say_how_many_miss(overall_share(shares, self.sets))
+        callbacks: list[Callback] = [progress.start_part(self.stages["training"].parts[0])]
+        if classifier.on_epoch:
+            callbacks.append(OnEpoch(classifier.on_epoch))
         if run is not None:
-            ours.append(RunLog(run, evaluation, durable=True))
             checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
-            callbacks = [*callbacks, checkpoint]
-        ours += [progress.start_part(self.stages["training"].parts[0]), _Begin(self)]
-        classifier.run_training(self.fitting, [*ours, *callbacks])
+            callbacks += [RunLog(run, durable=True), checkpoint]
+        classifier.run_training(self.fitting, callbacks)
+        if classifier.choice_:
+            progress.write(classifier.choice_)
         from_folds = None
-        if self.folds > 1:
-            unfitted = clone(classifier)
-            unfitted.set_params(truth_missing=trainer.truth_missing, on_epoch=None)
-            how: dict[str, Any] = {"stage": self.stages["folds"], "progress": progress}
-            from_folds = out_of_fold_predictions(
-                folder, unfitted, self.x, self.sets, folds=self.folds, scores=scores, **how
-            )
+        if self.splits:
+            unfitted = clone(classifier).set_params(truth_missing=trainer.truth_missing)
+            runs = fold_runs(unfitted, self.x, self.splits, scores)
+            from_folds = out_of_fold(runs, self.sets, folder, self.stages["folds"], progress)
         if not trainer.world.first:
             return None
-        found = self.cleaned(from_folds)
+        found = self.cleaned(from_folds, trainer.history[-1])
         prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
         found.facts.update(
-            prior=None if prior is None else round_floats(prior.as_record()),
-            choice=trainer.rebalancer.because or None,
-            last=round_floats(trainer.history[-1]),
+            prior=None if prior is None else prior.as_record(),
+            choice=classifier.choice_ or None,
         )
         if run is not None:
             conditions = training_conditions(run, trainer)
@@ -271,73 +249,47 @@ class NetworkJob(CleaningJob):
         return found
 
 
-class _Begin(Callback):
-    """Says what the rebalancer chose, and starts from the weights of some candidates, if any.
-
-    Training itself does not know these weights.
-    """
-
-    def __init__(self, job: CleaningJob) -> None:
-        self.job = job
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        examples = self.job.examples
-        if trainer.rebalancer.because:
-            self.job.progress.write(trainer.rebalancer.because)
-        if examples.start is not None:
-            weighted = examples.candidates.with_weights(examples.start).select(self.job.rows)
-            start = initial_targets(weighted.to(trainer.device), trainer.method.targets_on)
-            for part in weighted.row_blocks(weighted.n_classes):
-                rows = part.to(trainer.device)
-                trainer.targets[rows] = start[rows]
-
-
-def out_of_fold_predictions(
-    folder: Path,
+def fold_stage(
     classifier: PartialLabelClassifier,
     x: npt.NDArray[Any],
-    sets: Candidates,
-    *,
-    folds: int,
-    stage: Stage,
-    progress: Progress,
+    splits: Sequence[tuple[Rows, Rows]],
+    workers: int | None = None,
+) -> Stage:
+    """The training runs of the folds, as a stage of a job."""
+    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
+    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
+    return Stage(fold_parts("fold", classifier, splits), workers, "folds")
+
+
+def fold_runs(
+    classifier: PartialLabelClassifier,
+    x: npt.NDArray[Any],
+    splits: Sequence[tuple[Rows, Rows]],
     scores: Mapping[str, float] | None = None,
-) -> SetPredictions | None:
+) -> list[FoldRun]:
+    """The training runs of the folds; `scores` are those of a comparison on the whole table."""
+    classifier.set_params(goal=GOAL)
+    return [
+        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
+        for k, split in enumerate(splits)
+    ]
+
+
+def out_of_fold(
+    runs: Sequence[FoldRun], sets: Candidates, folder: Path, stage: Stage, progress: Progress
+) -> SetPredictions:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
     Finished folds are stored in the folder. The plan of `progress` contains the `stage`, from
-    `fold_stage`. `scores` are those of the comparison that the rebalancer "auto" made on the whole
-    table. None but in the first process.
+    `fold_stage`. Empty but in the first process.
     """
-    world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
-    classifier.set_params(goal=GOAL)
-    runs = [
-        FoldRun(k, classifier, x, split, judged, scores, rows_on_disk)
-        for k, split in enumerate(fold_splits(sets, folds, seed_of(classifier.random_state)))
-    ]
+    kept = KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     train_in_processes(runs, sets, kept, stage, progress)
     trained = train_folds(runs, sets, lambda k: [progress.start_part(stage.parts[k])], kept)
     found = SetPredictions.empty(sets)
     for rows, predictions in trained:
         found.store_rows(rows, SetPredictions.from_tensors(predictions))
-    return found if world.first else None
-
-
-def fold_stage(
-    classifier: PartialLabelClassifier,
-    x: npt.NDArray[Any],
-    sets: Candidates,
-    folds: int,
-    workers: int | None = None,
-) -> Stage:
-    """The training runs of the folds, as a stage of a job; fewer than two folds are none."""
-    if folds < 2:
-        return Stage([])
-    splits = fold_splits(sets, folds, seed_of(classifier.random_state))
-    check_folds(x, sets, splits)
-    rows = classifier.schedule(len(x)).epochs * len(x) * len(splits)
-    workers = parallel_runs(workers, [classifier], x, rows, len(splits))
-    return Stage(fold_parts("fold", classifier, splits), workers, "folds")
+    return found
 
 
 # ---- a committee -------------------------------------------------------------------------------
@@ -355,32 +307,26 @@ class CommitteeJob(CleaningJob):
         missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
         self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
 
-    def _run(self, folder: Path, run: Run | None, callbacks: Sequence[Callback]) -> Cleaned | None:
-        committee, rows, stage = self.classifier, self.rows, self.stages["members"]
-        began, x = time.monotonic(), self.examples.x
-        committee.decide_missing(self.training, partial(self.decide_once, folder))
+    def run(self, folder: Path, run: Run | None = None) -> Cleaned:
+        committee, stage, began = self.classifier, self.stages["members"], time.monotonic()
+        self.progress.plan_stages(list(self.stages.values()))
+        committee.decide_missing(self.training, self.kept(folder, "missing"))
+        if committee.truth_missing == AUTO:
+            self.say_how_many_miss(committee.truth_missing_)
         committee.take_over(self.training.run(folder, stage, self.progress), self.training)
         self.progress.write(committee.choice_)
-        seconds, goal, by_goal = round(time.monotonic() - began, 3), committee.goal, {}
-        for one in get_args(Goal) if len(self.held_out) else ():
-            found = committee.set_params(goal=one).predict_proba(x[self.held_out])
-            by_goal[one] = torch.from_numpy(found)
-        committee.set_params(goal=goal)
-        seen = SetPredictions.of(torch.from_numpy(committee.out_of_fold_), self.sets)
-        cleaned = self.cleaned(seen)
-        labels = torch.from_numpy(cleaned.labels.label[rows])
-        by_class = set_information_by_class(committee.out_of_fold_, self.sets).tolist()
+        seconds = round(time.monotonic() - began, 3)
+        unseen = committee.out_of_fold_
+        cleaned = self.cleaned(SetPredictions.of(torch.from_numpy(unseen), self.sets), {})
+        by_class = set_information_by_class(unseen, self.sets).tolist()
         cleaned.facts.update(
-            prior=round_floats(estimate_prior(self.sets).as_record()),
+            prior=estimate_prior(self.sets).as_record(),
             choice=committee.choice_,
-            committee=round_floats(committee.weights_),
-            information=round_floats(committee.information_._asdict()),
-            information_by_class=[None if np.isnan(one) else round(one, 6) for one in by_class],
-            last=round_floats(HeldOutEvaluation(self.examples, goal).figures(by_goal, labels)),
+            committee=committee.weights_,
+            information=committee.information_._asdict(),
+            information_by_class=[None if np.isnan(one) else one for one in by_class],
         )
         if run is not None:
-            for name, weight in committee.weights_.items():
-                run.log({"member": name, "weight": weight})
             about = environment(str(chosen_device(committee.device))) | {"threads": stage.workers}
             cleaned.facts.update(environment=about, seconds=seconds, processes=1)
         return cleaned
@@ -389,60 +335,29 @@ class CommitteeJob(CleaningJob):
 # ---- held-out rows -----------------------------------------------------------------------------
 
 
-class HeldOutEvaluation(Measurement):
-    """Adds figures about held-out rows and known true labels to records; training sees none of it.
+def held_out_figures(classifier: Any, examples: Examples) -> Record:
+    """How well a classifier predicts rows that it was not trained on; empty if there are none.
 
-    Figures for the goal are in `test`, those for both goals in its `by_goal`.
+    Figures for its goal are in `test`, those for both goals in its `by_goal`.
     """
-
-    def __init__(self, examples: Examples, goal: Goal, every: int = 1) -> None:
-        super().__init__(every)
-        chosen, labels = examples.training(), examples.table.labels
-        self.x, self.rows, self.goal = examples.x, np.flatnonzero(~chosen), goal
-        self.candidates = examples.candidates.select(self.rows) if len(self.rows) else None
-        self.known = None if labels is None else _known(labels[self.rows])
-        self.known_in_training = None if labels is None else _known(labels[chosen])
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        if self.candidates is not None:
-            x = rows_on_disk(self.x, self.rows)
-            given = channels_first(x) if x.ndim == 4 else x
-            self._x = trainer.predictor.inputs(given, "held-out")
-
-    def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
-        """Return the figures of the current state."""
-        by_goal: dict[str, Tensor] = {}
-        if self.candidates is not None:
-            outputs = trainer.predictor.outputs(self._x)
-            for goal in get_args(Goal):
-                by_goal[goal] = trainer.predictor.adjusted(outputs, goal).cpu()
-        return self.figures(by_goal, trainer.targets.labels().cpu())
-
-    def figures(self, by_goal: Mapping[str, Tensor], labels: Tensor) -> dict[str, Any]:
-        """What a record holds, given scores of held-out rows by goal, and labels of the others."""
-        record: dict[str, Any] = {}
-        if self.candidates is not None:
-            found = {}
-            for goal, scores in by_goal.items():
-                covered = self.candidates.contains(scores.argmax(1)).double().mean()
-                found[goal] = {"covering_rate": float(covered)}
-                if self.known is not None:
-                    rows, true = self.known
-                    one = evaluate(scores[rows], true)
-                    found[goal]["accuracy"] = one.accuracy
-                    found[goal]["balanced_accuracy"] = one.balanced_accuracy
-            record["test"] = {**found[self.goal], "by_goal": found}
-            if self.known is not None:
-                record["test"]["labelled"] = len(self.known[0])
-        if self.known_in_training is not None:
-            rows, true = self.known_in_training
-            record["target_recovery"] = target_recovery(labels[rows], true)
-        return record
-
-
-def _known(labels: Rows) -> tuple[Tensor, Tensor] | None:
-    """The rows whose true label is known, not −1, and these labels, if there are any."""
-    if not (labels >= 0).any():
-        return None
-    rows = np.flatnonzero(labels >= 0)
-    return torch.from_numpy(rows), torch.from_numpy(labels[rows])
+    rows, found = np.flatnonzero(~examples.training()), {}
+    if not len(rows):
+        return {}
+    x, sets, goal = (
+        rows_on_disk(examples.x, rows),
+        examples.candidates.select(rows),
+        classifier.goal,
+    )
+    labels = examples.table.labels
+    true = np.full(len(rows), -1) if labels is None else labels[rows]
+    known = np.flatnonzero(true >= 0)
+    for one in get_args(Goal):
+        scores = torch.from_numpy(classifier.set_params(goal=one).predict_proba(x))
+        covered = sets.contains(scores.argmax(1)).double().mean()
+        found[one] = {"covering_rate": float(covered)}
+        if len(known):
+            right = evaluate(scores[known], torch.from_numpy(true[known]))
+            found[one]["accuracy"] = right.accuracy
+            found[one]["balanced_accuracy"] = right.balanced_accuracy
+    classifier.set_params(goal=goal)
+    return {"test": {**found[goal], "by_goal": found}}

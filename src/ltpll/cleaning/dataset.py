@@ -33,7 +33,6 @@ from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES
 from ltpll.validation import as_inputs
 
-IDS = "ids"  # the array of an .npz file that names the rows of the others
 Names = Mapping[str, Sequence[str]]
 ReadingProgress = Callable[[str, int, int], None]
 """Called with what is being read ("table", "pictures" or "texts"), how much was, and how much is."""
@@ -67,7 +66,6 @@ class Examples:
     table: LabelTable  # without the rows whose pictures were skipped
     x: npt.NDArray[Any]  # float32 or, if that would blur them, float64; pictures: uint8, NHWC
     problems: list[tuple[str, str]]  # the skipped pictures, each with the reason
-    start: npt.NDArray[np.float32] | None = None  # each candidate's target at first, if not weights
     encoder: ColumnEncoder | None = None  # what has turned columns of the table into `x`
 
     def __len__(self) -> int:
@@ -90,7 +88,7 @@ class Examples:
         digest = hashlib.sha256(about.encode())
         parts = (sets.groups, sets.weights)
         groups, weights = (None if part is None else part.numpy() for part in parts)
-        known = (self.table.labels, groups, weights, self.table.reviewed, self.start)
+        known = (self.table.labels, groups, weights, self.table.reviewed)
         for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
@@ -357,15 +355,12 @@ def _read_feature_array(path: Path) -> tuple[npt.NDArray[Any], Names]:
     if not is_array(path):
         suffixes = ", ".join(READABLE)
         raise InputError(f"Features are read from .npy, .npz, {suffixes}, not from {path.name}.")
-    found: Sequence[str] = ()
 
     def choose(names: Sequence[str]) -> str:
-        nonlocal found
-        found, others = names, [name for name in names if name != IDS]
-        if len(others) != 1 and "features" not in names:
+        if len(names) != 1 and "features" not in names:
             problem = f"{path} holds the arrays {format_names(names)}"
             raise InputError(f"{problem}: call the one to train on 'features'.")
-        return "features" if "features" in names else others[0]
+        return "features" if "features" in names else names[0]
 
     array = read_array(path, choose)
     if array.ndim != 2:
@@ -373,12 +368,4 @@ def _read_feature_array(path: Path) -> tuple[npt.NDArray[Any], Names]:
             f"The array in {path} has shape {array.shape}: it must have one row per example and "
             "one column per feature."
         )
-    if IDS not in found:
-        return array, read_picture_names(path, len(array))
-    ids = read_array(path, lambda _: IDS)
-    if ids.shape != array.shape[:1]:
-        raise InputError(
-            f"{path} has {counted(len(array), 'row')} of features, but ids of shape {ids.shape}: "
-            "give one id per row."
-        )
-    return array, {"id": [str(name) for name in ids.tolist()]}
+    return array, read_picture_names(path, len(array))

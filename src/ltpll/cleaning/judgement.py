@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from ltpll.cleaning.results import CleanedLabels, Flags, Numbers, Shares
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.missing_labels import fit_missing_labels
 from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
-from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
@@ -219,4 +218,4 @@ def judgement_record(
             calibration[name] = calibration_figures(cleaned.confidence[known], right)
     if calibration:
         found["calibration"] = calibration
-    return cast(Record, round_floats(found))
+    return found

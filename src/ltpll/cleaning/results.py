@@ -16,7 +16,6 @@ from ltpll.formatting import are, counted
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
-    from ltpll.candidates import Candidates
     from ltpll.cleaning.audit import Audit
 
 MOST_NAMED = 5  # classes that are not judged
@@ -185,15 +184,6 @@ class CleanedTable:
         """The candidate sets as text, by default with the separator of the user's table."""
         names, separator = self.classes[self.candidates].tolist(), separator or self.separator
         return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
-
-
-def candidates_of(table: CleanedTable) -> Candidates:
-    """The candidate sets of a table."""
-    from ltpll.candidates import Candidates  # imports torch, which reports do without
-
-    names = tuple(table.classes.tolist())
-    sets = Candidates.from_flat(table.offsets, table.candidates, len(names), names)
-    return sets.with_groups(table.groups)
 
 
 # ---- what the judgement says -------------------------------------------------------------------
@@ -499,42 +489,3 @@ def annotator_columns(table: CleanedTable) -> Columns:
 
 def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64).round(4)
-
-
-# ---- cleanlab -----------------------------------------------------------------------------------
-
-
-def cleanlab_tables(
-    table: CleanedTable, probabilities: Shares, separator: str | None = None
-) -> tuple[Columns, Shares, npt.NDArray[Any]]:
-    """What cleanlab reads: one row per example, `pred_probs`, and the classes of its columns.
-
-    The rows have the columns of `Datalab.get_issues("label")`: the given label is the one that was
-    chosen from the set, the predicted label the likeliest of all classes by the `probabilities`,
-    (rows, classes), from `read_probabilities`. In `pred_probs`, classes are sorted as pandas reads
-    them, those that are the label of no row are left out, and each row sums to one.
-    """
-    names, label = _names_as_read(table), table.labels.label
-    rows = {
-        "id": table.ids,
-        "candidates": table.sets(separator),
-        "given_label": names[label],
-        "predicted_label": names[probabilities.argmax(1)],
-        "is_label_issue": table.labels.issue,
-        "label_score": rounded_column(table.labels.confidence),
-    }
-    classes = sorted(np.unique(label).tolist(), key=lambda c: names[c])
-    # A row may be certain of a class that is left out.
-    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)
-    return rows, (chosen / chosen.sum(1, keepdims=True)).astype(np.float32), names[classes]
-
-
-def _names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
-    """The names of the classes as pandas reads them: numbers if all of them are."""
-    try:
-        numbers = np.asarray([float(name) for name in table.classes])
-    except ValueError:
-        return table.classes
-    if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
-        return table.classes
-    return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers

@@ -62,8 +62,6 @@ class DataFiles:
     """What to do with a picture that cannot be read: stop, or skip it."""
     reviewed: tuple[str, ...] = ()
     """Answers that replace candidate sets: a table of id and answer, such as a filled-in queue."""
-    start_from: str | None = None
-    """Finished run on this table; training starts from its labels."""
 
 
 @dataclass(frozen=True)
@@ -178,17 +176,18 @@ class TrainingSettings:
 
         usual = TrainingSettings()
         given = [name for name in OF_NETWORK if getattr(self, name) != getattr(usual, name)]
-        reasons = {
-            f"{format_names(given)} {are(len(given))} for a single network": bool(given),
-            "its members take features, and these are pictures": examples.x.ndim != 2,
-            "its members are weighed by folds, and there are none": self.folds < 2,
-            "it cannot start from another run": examples.start is not None,
-            "the table is too large for it": not fits_memory(examples.candidates),
-        }
-        against = [why for why, holds in reasons.items() if holds]
+        against = ""
+        if given:
+            against = f"{format_names(given)} {are(len(given))} for a single network"
+        elif examples.x.ndim != 2:
+            against = "its members take features, and these are pictures"
+        elif self.folds < 2:
+            against = "its members are weighed by folds, and there are none"
+        elif not fits_memory(examples.candidates):
+            against = "the table is too large for it"
         if self.learner == "committee" and against:
             advice = f"leave that out, or use {option('learner', 'network')}"
-            raise InputError(f"No committee can be trained, because {against[0]}: {advice}.")
+            raise InputError(f"No committee can be trained, because {against}: {advice}.")
         return self.learner != "network" and not against
 
     def classifier(
@@ -230,8 +229,6 @@ class Execution:
     """Folds trained in parallel on a CPU. By default chosen by work and cores."""
     on_nan: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss: stop, or skip (drop the batch and count it)."""
-    tensorboard: bool = False
-    """Write TensorBoard events to the run folder."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +279,7 @@ class TrainJob:
 
 # What `ltpll train` shows as options; everything else is in the file, or given by `--set`.
 FRONT = (
-    *("data.images", "data.features", "data.reviewed", "data.start_from"),
+    *("data.images", "data.features", "data.reviewed"),
     *("table.candidates", "table.separator", "table.class_columns", "table.probability_columns"),
     *("table.top_k", "table.annotators", "table.id", "table.group", "columns.text"),
     *("training.method", "training.rebalancer", "training.goal", "training.backbone"),

@@ -215,29 +215,6 @@ def _values(name: str, column: Any, kind: str, end: int = 0, least: int = 0) -> 
     return values
 
 
-def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
-    """Read the probabilities of all classes, (rows, classes), by classifiers not trained on the row.
-
-    A run that has not stored them is refused, and so is a damaged file.
-    """
-    if RunFile.PROBABILITIES not in checksums(folder):
-        if (table.labels.judged_by == "own").any():
-            own = f"Rows of {folder} were predicted by a classifier that was trained on them"
-            raise InputError(f"{own}: train with --folds 5.")
-        size = f"{len(table.ids):,} rows × {len(table.classes):,} classes"
-        missing = f"{folder} holds no probabilities of all classes, because they are too many"
-        raise InputError(f"{missing} ({size}): write the plain table instead.")
-    content = read_checked(folder / RunFile.PROBABILITIES)
-    try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-        if found.shape != (len(table.ids), len(table.classes)) or found.dtype.kind != "f":
-            raise ValueError("it does not hold a probability of each row and class")
-    except Exception as error:
-        damaged = f"{RunFile.PROBABILITIES} is damaged: {first_line(error)}"
-        raise unreadable_run(folder, damaged, AFRESH) from None
-    return np.asarray(found, dtype=np.float32)
-
-
 def _read_parquet(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]

@@ -10,7 +10,7 @@ import typer
 from ltpll.cli.console import print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, WrittenSeparator, output_option
 from ltpll.cli.outputs import check_outputs
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError
 from ltpll.formatting import counted
 
 if TYPE_CHECKING:
@@ -45,14 +45,6 @@ def clean(
             show_default="as imported, or choice:image",
         ),
     ] = None,
-    tool: Annotated[
-        str | None,
-        output_option(
-            "--for",
-            help="Write what another tool reads: cleanlab (its columns, and pred_probs).",
-            metavar="cleanlab",
-        ),
-    ] = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its set lacks it.
 
@@ -63,21 +55,11 @@ def clean(
     from ltpll.tables.streaming import TABLE_SUFFIXES
     from ltpll.tables.writers import write_table
 
-    def beside(name: str, suffix: str = out.suffix) -> Path:
-        return out.with_name(f"{out.stem}.{name}{suffix}")
-
-    if tool == "cleanlab":
-        matrix, names = beside("pred_probs", ".npy"), beside("pred_probs")
-        check_outputs(context, out, matrix, names)
-        _write_for_cleanlab(
-            run, read_cleaned(run, false_discoveries), out, matrix, names, separator
-        )
-        return
-    if tool is not None:
-        raise InputError(f"There is no format for {shown(tool)}: --for takes cleanlab.")
     as_tasks = out.suffix.lower() == ".json"
     suffix = ".csv" if as_tasks else out.suffix
-    of_classes, of_annotators = beside("classes", suffix), beside("annotators", suffix)
+    of_classes, of_annotators = (
+        out.with_name(f"{out.stem}.{name}{suffix}") for name in ("classes", "annotators")
+    )
     check_outputs(context, out, of_classes, of_annotators, suffixes=(*TABLE_SUFFIXES, ".json"))
     if control is not None and not as_tasks:
         problem = f"--control is for pre-annotations of Label Studio, but {out} is a table"
@@ -120,25 +102,3 @@ def _write_tasks(out: Path, run: Path, cleaned: CleanedTable, control: str | Non
         model_version=f"ltpll {__version__} {run.resolve().name}",
     )
     print_line(f"Wrote {counted(len(cleaned.ids), 'task')} for Label Studio")
-
-
-def _write_for_cleanlab(
-    run: Path, cleaned: CleanedTable, out: Path, matrix: Path, names: Path, separator: str | None
-) -> None:
-    """Write the cleaned table, the matrix of probabilities, and the classes of its columns."""
-    import numpy as np
-
-    from ltpll.cleaning.results import cleanlab_tables
-    from ltpll.cleaning.stored_tables import read_probabilities
-    from ltpll.files import write_when_complete
-    from ltpll.tables.writers import write_table
-
-    probabilities = read_probabilities(run, cleaned)
-    rows, shares, classes = cleanlab_tables(cleaned, probabilities, separator)
-    write_table(out, rows)
-    write_when_complete(matrix, lambda file: np.save(file, shares, allow_pickle=False))
-    write_table(names, {"class": classes})
-    if left_out := len(cleaned.classes) - len(classes):
-        what = counted(left_out, "class is", "classes are")
-        print_line(f"{what} the label of no row, and left out of pred_probs for Datalab.")
-    print_line(f"Wrote {out}, {matrix} (columns: the classes in {names.name})")

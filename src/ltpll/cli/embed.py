@@ -1,10 +1,10 @@
-"""The embed command: turn pictures or texts into features, for `ltpll train TABLE --features`."""
+"""The embed command: turn pictures into features, for `ltpll train TABLE --features`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,18 +21,14 @@ def embed(
         Path,
         typer.Argument(
             metavar="FOLDER_OR_TABLE",
-            help="Folder of pictures, or a table that names them or holds texts: .csv, .tsv or "
-            ".parquet.",
+            help="Folder of pictures, or a table that names them: .csv, .tsv or .parquet.",
         ),
     ],
     backbone: Annotated[
         str,
-        data_option(
-            help="Pretrained network: efficientnet-lite0 for pictures, minilm for texts, a folder "
-            "or a name on the hub."
-        ),
+        data_option(help="Pretrained network: efficientnet-lite0, a folder or a name on the hub."),
     ],
-    out: Annotated[Path, output_option(help="File to write: .npy, one row per picture or text.")],
+    out: Annotated[Path, output_option(help="File to write: .npy, one row per picture.")],
     images: Annotated[
         Path | None, data_option(help="Folder of the pictures that a table names.")
     ] = None,
@@ -40,7 +36,6 @@ def embed(
         str | None,
         data_option(help="Column of paths inside --images.", show_default="path, or else id"),
     ] = None,
-    text: Annotated[str | None, data_option(help="Column of texts to embed.")] = None,
     on_error: OnError = "stop",
     part: Annotated[
         str | None,
@@ -49,13 +44,15 @@ def embed(
     device: Device = "auto",
     precision: Annotated[str, data_option(help="float32 or bfloat16.")] = "float32",
 ) -> None:
-    """Turn pictures or texts into features with a pretrained network, for `ltpll train --features`.
+    """Turn pictures into features with a pretrained network, for `ltpll train --features`.
 
     Rows are in the order of the table, or of the sorted paths in the folder. Features are kept by
     content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
-    from ltpll.cli.progress import PictureProgress
+    from ltpll.backbones import Backbone
+    from ltpll.cli.progress import reading_progress
     from ltpll.pictures.cache import embedding_cache_folder
+    from ltpll.pictures.embedding import embedded_pictures
     from ltpll.pictures.output import rows_file, write_readable_rows
     from ltpll.tables.streaming import TABLE_SUFFIXES
 
@@ -63,47 +60,33 @@ def embed(
     suffix = source.suffix.lower()
     left = out.with_suffix(f".table{suffix if suffix in TABLE_SUFFIXES else '.csv'}")
     check_outputs(context, out, rows_file(out), left, suffixes=[".npy"], makes_folder=True)
-    how: dict[str, Any] = {"out": out, "cache": embedding_cache_folder(), "device": device}
-    problems, n_cut, column = [], 0, text
-    if text is None:
-        from ltpll.backbones import Backbone
-        from ltpll.pictures.embedding import embedded_pictures
-
-        folder, column, paths = _named_pictures(source, path, images)
-        rows, network = _part_of(paths, part), Backbone.from_pretrained(backbone)
-        how |= {"on_error": on_error, "precision": precision}
-        with PictureProgress() as progress:
-            found = embedded_pictures(folder, rows, network, on_progress=progress, **how)
-        features, problems = found.x, found.problems
-    elif images or path or on_error != "stop" or precision != "float32":
-        raise InputError(
-            "--images, --path, --on-error and --precision belong to pictures: leave them out "
-            "with --text."
+    folder, column, paths = _named_pictures(source, path, images)
+    with reading_progress() as on_progress:
+        found = embedded_pictures(
+            folder,
+            _part_of(paths, part),
+            Backbone.from_pretrained(backbone),
+            out=out,
+            cache=embedding_cache_folder(),
+            device=device,
+            on_error=on_error,
+            precision=precision,
+            on_progress=lambda done, total: on_progress("pictures", done, total),
         )
-    else:
-        from ltpll.text import SentenceEncoder
-        from ltpll.text.embedding import embed_texts, read_texts
-
-        texts = {name: _part_of(cells, part) for name, cells in read_texts(source, text).items()}
-        encoder = SentenceEncoder.from_pretrained(backbone)
-        with PictureProgress("texts") as progress:
-            features = embed_texts(texts, encoder, on_progress=progress, **how)
-        n_cut = encoder.n_cut
-    n, n_features = features.shape
+    n, n_features = found.x.shape
     print_line(f"Wrote {counted(n, 'row')} of {n_features:,} features to {out}")
-    print_skipped(problems)
-    if text is None:
-        print_line(f"The picture of each row: {rows_file(out)}")
-    if n_cut:
-        print_line(f"Too long to be read to their end: {counted(n_cut, 'text')}")
-    if column is not None and problems and part is None:
-        write_readable_rows(source, column, [name for name, _ in problems], left)
-        print_line(f"The rows of {source} without the skipped pictures: {left}")
-        source = left
+    print_skipped(found.problems)
+    print_line(f"The picture of each row: {rows_file(out)}")
     if part is not None:
         print_line("When all parts are done, run the command without --part to join them.")
-    elif column is not None:
-        print_line(f"Next: {command('ltpll', 'train', source, '--features', out)}")
+        return
+    if column is None:
+        return
+    if found.problems:
+        write_readable_rows(source, column, [name for name, _ in found.problems], left)
+        print_line(f"The rows of {source} without the skipped pictures: {left}")
+        source = left
+    print_line(f"Next: {command('ltpll', 'train', source, '--features', out)}")
 
 
 def _named_pictures(

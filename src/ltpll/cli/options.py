@@ -79,8 +79,9 @@ class SettingsCommand(TyperCommand):
         """Parse the arguments; an option that is a setting without one is explained."""
         known = {option for parameter in self.params for option in parameter.opts}
         for word in (arg.partition("=")[0] for arg in args):
-            full = _full_name(word.removeprefix("--").replace("-", "_"))
-            if word.startswith("--") and word not in known and full is not None:
+            if not word.startswith("--") or word in known:
+                continue
+            if full := _full_name(word.removeprefix("--").replace("-", "_")):
                 problem = f"{word} is no option, but a setting of the file"
                 raise InputError(f"{problem}: give it with --set {full}=VALUE.")
         return super().parse_args(ctx, args)

@@ -18,15 +18,17 @@ from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
 from ltpll.cli.console import console, print_line, print_note, print_skipped
-from ltpll.errors import required_by
-from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
+from ltpll.formatting import format_duration
+from ltpll.runs.run import Run
+from ltpll.training.callbacks import Progress
 from ltpll.training.distributed import World, world_of_torchrun
-from ltpll.training.job import Part, Stage
+from ltpll.training.job import Part
 from ltpll.validation import chosen_device
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
+
+READING_SECONDS = 10.0  # between two lines of a log file
 
 
 class _BarAboveFigures(rich_progress.Progress):
@@ -37,6 +39,11 @@ class _BarAboveFigures(rich_progress.Progress):
         for task in self.tasks:
             if task.fields["figures"]:
                 yield Text(task.fields["figures"], no_wrap=True, overflow="ellipsis")
+
+
+def _interrupted() -> typer.Exit:
+    print_line("Interrupted: rerun the command to resume.")
+    return typer.Exit(130)
 
 
 class ProgressBar(Progress):
@@ -68,8 +75,7 @@ class ProgressBar(Progress):
     ) -> None:
         self._bar.stop()  # before anything is printed below it
         if kind is KeyboardInterrupt:
-            print_line("Interrupted: rerun the command to resume.")
-            raise typer.Exit(130) from None
+            raise _interrupted() from None
 
     def start_part(self, part: Part) -> ProgressBar:
         super().start_part(part)
@@ -91,79 +97,37 @@ class ProgressBar(Progress):
         )
 
 
-class PictureProgress(ProgressBar):
-    """The progress of embedding: how many pictures, or `what`, are done, and the time left."""
-
-    def __init__(self, what: str = "pictures") -> None:
-        super().__init__()
-        self._what = what
-
-    def __call__(self, done: int, total: int) -> None:
-        """Report what is finished; what the first call reports was done before."""
-        if self.part is None:
-            part = Part(self._what, total, done=done)
-            self.plan_stages([Stage([part])])
-            self.start_part(part)
-        elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
-            self.report_epochs(done)
-
-    @property
-    def current(self) -> str:
-        """How many are done."""
-        assert self.part is not None
-        return f"{int(self.part.done):,} of {self.part.epochs:,} {self._what}"
-
-    @property
-    def figures(self) -> str:
-        """The speed."""
-        speed = self.stage.speed()
-        return f"{speed:,.0f} {self._what}/s" if speed else ""
-
-
-class TensorBoardEvents(Callback):
-    """Writes the record of every epoch to TensorBoard, in the folder of the run."""
-
-    def __init__(self, run: Run) -> None:
-        with required_by(
-            "The setting run.tensorboard", install="tensorboard", otherwise=", or leave it out"
-        ):
-            from torch.utils.tensorboard import SummaryWriter
-        self.run, self._new_writer = run, SummaryWriter
-        self._writer: Any = None
-
-    def on_epoch_end(self, trainer: Any, record: Record) -> None:
-        epoch = record["epoch"]
-        if self._writer is None:  # not before, because starting a run clears its folder
-            # purge_step hides what a killed process wrote about epochs that are trained again.
-            folder = str(self.run.folder / "tensorboard")
-            self._writer = self._new_writer(folder, purge_step=epoch)
-        figures = {name: record.get(name) for name in ("loss", "lr", "target_recovery")}
-        figures |= {f"test/{name}": value for name, value in record.get("test", {}).items()}
-        for name, value in figures.items():
-            if isinstance(value, float):
-                self._writer.add_scalar(name, value, epoch)
-        self._writer.flush()
-
-
 @contextmanager
 def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for reading files, which is shown on terminals only."""
+    """The progress of reading and embedding files: a bar on a terminal, or lines in a log file."""
     with rich_progress.Progress(
         TextColumn("reading {task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:.0f} %"),
+        rich_progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
         tasks: dict[str, Any] = {}
+        began: dict[str, float] = {}
+        next_line = time.monotonic() + READING_SECONDS
 
         def on_progress(file: str, done: int, total: int) -> None:
+            nonlocal next_line
+            now = time.monotonic()
             if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
+                tasks[file], began[file] = progress.add_task(file, total=total), now
             progress.update(tasks[file], completed=done, total=total)
+            if not console.is_terminal and now >= next_line and 0 < done < total:
+                left = format_duration((now - began[file]) * (total - done) / done)
+                print_line(f"reading {file}: {done / total:.0%} · {left} left")
+                next_line = now + READING_SECONDS
 
-        yield on_progress
+        try:
+            yield on_progress
+        except KeyboardInterrupt:
+            raise _interrupted() from None
 
 
 def read_source(

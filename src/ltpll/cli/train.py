@@ -77,7 +77,6 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
     from ltpll.cleaning.pipeline import table_run, train_table_run
     from ltpll.cli.progress import (
         ProgressBar,
-        TensorBoardEvents,
         prepare_run,
         read_source,
         torchrun_processes,
@@ -95,9 +94,6 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
     if isinstance(settings.prior, str) and settings.prior not in PRIORS:
         settings = replace(settings, prior=read_prior(Path(settings.prior).expanduser()))
     source = _source(path, job, settings)
-    if files.start_from is not None and Path(files.start_from).resolve() == out.resolve():
-        problem = f"--start-from and --out are the same run, {out}"
-        raise InputError(f"{problem}: write the new run to another folder.")
     for file in (path, files.features, files.images) if fresh else ():
         if file is not None and Path(file).expanduser().resolve().is_relative_to(out.resolve()):
             problem = f"{file} is in the run {out}, which --fresh discards"
@@ -106,7 +102,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         if source.backbone is not None and not world.alone:
             problem = "Several processes would all do the same work first"
             raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
-        examples = _with_earlier_work(read_source(source, device=job.run.device), source, files)
+        examples = _with_answers(read_source(source, device=job.run.device), source, files)
         reads_texts = settings.backbone is not None and source.images is None
         if reads_texts and not (examples.encoder and examples.encoder.has_texts):
             problem = "A backbone is for pictures or texts: give a folder with --images, or name"
@@ -120,7 +116,6 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
-            events = [TensorBoardEvents(run)] if job.run.tensorboard and world.first else []
             with ProgressBar() as progress:
                 train_table_run(
                     run,
@@ -129,7 +124,6 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                     settings,
                     execution=replace(job.run, device=own_device),
                     progress=progress,
-                    callbacks=events,
                 )
             world.wait_for_all()
         _print_result(run.result(), out)
@@ -171,21 +165,17 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     )
 
 
-def _with_earlier_work(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
-    """The examples with people's answers as their sets, and with targets to start from."""
-    from ltpll.cleaning.pipeline import starting_from
-    from ltpll.cleaning.stored_tables import read_cleaned
+def _with_answers(examples: Examples, source: TableSource, files: DataFiles) -> Examples:
+    """The examples with people's answers as their sets."""
     from ltpll.tables.reviewed import read_answers, with_answers
 
-    if files.reviewed:
-        columns, paths = examples.table.columns, [Path(name) for name in files.reviewed]
-        id_column = columns.get("task") or columns.get("id")
-        separator = source.reading.separator
-        answers = read_answers(paths, examples.table, id_column=id_column, separator=separator)
-        examples = replace(examples, table=with_answers(examples.table, answers))
-    if files.start_from is None:
+    if not files.reviewed:
         return examples
-    return starting_from(examples, read_cleaned(Path(files.start_from)))
+    columns, paths = examples.table.columns, [Path(name) for name in files.reviewed]
+    id_column = columns.get("task") or columns.get("id")
+    separator = source.reading.separator
+    answers = read_answers(paths, examples.table, id_column=id_column, separator=separator)
+    return replace(examples, table=with_answers(examples.table, answers))
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast, get_args
 
@@ -20,6 +19,7 @@ from ltpll.backbones import Backbone
 from ltpll.before_training import (
     AUTO,
     NEVER,
+    FoldsOf,
     check_truth_missing,
     estimate_missing,
     overall_share,
@@ -183,24 +183,15 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             threads=self.threads,
         )
 
-    def decide_missing(
-        self,
-        training: CommitteeTraining,
-        found: Callable[[str, Callable[..., Any]], Any] = lambda name, estimate: estimate(),
-    ) -> None:
+    def decide_missing(self, training: CommitteeTraining, kept: FoldsOf = ()) -> None:
         """Tell all networks the share of sets that may lack the true label.
 
-        Args:
-            training: The training that `prepare_training` returned.
-            found: Called with "missing" and a function that estimates the share, as that of
-                `PartialLabelClassifier.decide_by_cross_validation`.
+        `kept` has the callbacks of each run of an estimate, and where the runs are kept.
         """
         shares: Any = self.truth_missing
         sets = training.candidates
         if shares == AUTO:
-            shares = found(
-                "missing", partial(estimate_missing, self.base_classifier(), training.x, sets)
-            )
+            shares = estimate_missing(self.base_classifier(), training.x, sets, *kept)
         training.set_network_params(truth_missing=shares)
         several = isinstance(shares, list | tuple)
         overall = overall_share(shares, sets) if several else shares

@@ -7,9 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ltpll.candidates import Candidates
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import read_megadetector, read_speciesnet
@@ -174,17 +171,16 @@ def read_as_plain_table(
 # ---- sets alone ----------------------------------------------------------------------------------
 
 
-class LabelledSets(NamedTuple):
-    """Candidate sets, and the true class number of each if it is known: otherwise −1."""
+class SetsOfFile(NamedTuple):
+    """The candidate sets in a file."""
 
     candidates: Candidates
-    labels: npt.NDArray[np.int64] | None
     notes: tuple[str, ...] = ()  # sentences about what was skipped
 
 
 def read_candidates(
     path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
-) -> LabelledSets:
+) -> SetsOfFile:
     """Read candidate sets in every way that training can, or from an array of zeros and ones.
 
     Args:
@@ -214,10 +210,10 @@ def read_candidates(
         reading = replace(reading, id=None, path=None)
     found = read_label_table(path, reading)
     assert found.candidates is not None
-    return LabelledSets(found.candidates, found.labels, found.notes)
+    return SetsOfFile(found.candidates, found.notes)
 
 
-def _sets_of_array(path: Path, column: str | None, reading: Reading) -> LabelledSets:
+def _sets_of_array(path: Path, column: str | None, reading: Reading) -> SetsOfFile:
     named = [name for name in reading.given() if name != "candidates"]
     if column is not None and path.suffix.lower() == ".npy":
         named = ["--candidates"]
@@ -232,4 +228,4 @@ def _sets_of_array(path: Path, column: str | None, reading: Reading) -> Labelled
             "holds the sets."
         )
 
-    return LabelledSets(Candidates.from_matrix(read_array(path, choose)), None)
+    return SetsOfFile(Candidates.from_matrix(read_array(path, choose)))

@@ -43,7 +43,7 @@ class RunLog(Callback):
     If it is durable, each line must reach the disk before training continues.
     """
 
-    def __init__(self, run: Run, evaluate: Measurement, *, durable: bool) -> None:
+    def __init__(self, run: Run, evaluate: Measurement | None = None, *, durable: bool) -> None:
         self.run, self.evaluate, self.durable = run, evaluate, durable
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
@@ -59,9 +59,10 @@ class RunLog(Callback):
         self._epoch_began = now
         if trainer.world.first:
             logged = {**without_long_lists(record), "seconds": round(seconds, 4)}
-            if self.evaluate.seconds:
-                logged[EVALUATION] = round(self.evaluate.seconds, 4)
-            speed = round(trainer.views_per_epoch / (seconds - self.evaluate.seconds))
+            measuring = 0.0 if self.evaluate is None else self.evaluate.seconds
+            if measuring:
+                logged[EVALUATION] = round(measuring, 4)
+            speed = round(trainer.views_per_epoch / (seconds - measuring))
             self.run.log({**logged, "views_per_second": speed}, durable=self.durable)
 
 

@@ -42,8 +42,7 @@ class Run:
     Args:
         root: The folder in which the run's folder lies.
         config: Everything that determines the training, as JSON values.
-        name: The name of the folder where a user has chosen one; files in it that are not the run's
-            are left alone.
+        name: The name of the folder where a user has chosen one.
 
     Examples:
         >>> run = Run(Path("runs"), {"method": "corr", "seed": 0})
@@ -120,27 +119,17 @@ class Run:
                         (self.folder / name).unlink(missing_ok=True)
 
     def delete_run(self, *, keep_parts: bool = False) -> None:
-        """Delete the run; if the process dies halfway, the rest does not look finished.
+        """Delete the files of the run, but not its config, answers, and files that are not its own.
 
-        A folder named by its hash is deleted in one move. In one that a user has named, only the
-        run's files are, and with `keep_parts` not those of training runs that need not be repeated.
+        With `keep_parts`, those of training runs that need not be repeated stay, too. If the
+        process dies halfway, the rest does not look finished.
         """
-        if not self.name:
-            old = self.root / f".{self.folder.name}.old"
-            if old.exists():
-                shutil.rmtree(old)
-            if self.folder.exists():
-                (self.folder / RunFile.MARKER).unlink(missing_ok=True)
-                self.folder.rename(old)
-                shutil.rmtree(old)
-            return
+        remove_leftovers(self.folder, "probe")  # of `check_writable`
         for file in RunFile:
-            if file in (RunFile.CONFIG, RunFile.ANSWERS) or (keep_parts and file.part):
-                continue
-            for path in file.found_in(self.folder):
+            for path in () if keep_parts and file.part else file.found_in(self.folder):
                 if path.is_dir():
                     shutil.rmtree(path)
-                else:
+                elif path.name not in (RunFile.CONFIG, RunFile.ANSWERS):
                     path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
@@ -201,7 +190,7 @@ class Run:
             before = self.stored_config()
         with self._refusing_write_errors():
             self.delete_run(keep_parts=before == self.config)
-            self.folder.mkdir(parents=True, exist_ok=bool(self.name))
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.folder / RunFile.CONFIG, _as_json_lines(self.config))
 
     @contextmanager
@@ -245,11 +234,8 @@ class Run:
             if (n or 0) > len(found) or not all(isinstance(one, dict) for one in found):
                 raise ValueError
         except (OSError, ValueError):
-            advice = f"delete the folder {self.folder} and rerun the command"
-            if self.name:
-                advice = "train the run from the start with --fresh"
             problem = f"The log {path} is damaged or lacks epochs"
-            raise InputError(f"{problem}: {advice}.") from None
+            raise InputError(f"{problem}: train the run from the start with --fresh.") from None
         for record in found:
             record.pop("crc32", None)  # written by version 0.2.0
         return lines, found

@@ -9,9 +9,9 @@ from pathlib import Path
 class RunFile(StrEnum):
     """The name of a file or folder in a run folder; `*` stands for a number or a word.
 
-    From this list follow the names that are written, the files that are deleted when a run is
-    trained from the start, those that no command may overwrite, and those whose checksums are in
-    the marker.
+    From this list follow the names that are written, the files that are deleted, in this order,
+    when a run is trained from the start, those that no command may overwrite, and those whose
+    checksums are in the marker.
 
     Args:
         checked: Whether the file is read again once the run is finished; checkpoints and folds
@@ -31,11 +31,11 @@ class RunFile(StrEnum):
     MARKER = "done"  # first, since what is left of an interrupted deletion must not look finished
     CONFIG = "config.json", True  # replaced atomically, and so never missing
     RESULT = "result.json", True
-    LOG = "metrics.jsonl", True
     CHECKPOINT = "checkpoint.safetensors"
     OTHER_CHECKPOINTS = "checkpoint.*.safetensors"  # the previous one, and one that was refused
+    LOG = "metrics.jsonl", True  # after the checkpoints, which cannot be resumed without it
     PART_CHECKPOINTS = "checkpoint-*.safetensors", False, True
-    MISSING = "missing.json", False, True
+    MISSING = "missing.json", False, True  # of earlier versions, as comparison.json
     MISSING_FOLDS = "missing-*.safetensors", False, True
     COMPARISON = "comparison.json", False, True
     COMPARISON_FOLDS = "comparison-*.safetensors", False, True
@@ -50,7 +50,7 @@ class RunFile(StrEnum):
     PICTURES = "pictures.parquet", True
     PROBABILITIES = "probabilities.npy", True
     ANSWERS = "answers.csv"  # of people, which are never deleted
-    TENSORBOARD = "tensorboard"
+    TENSORBOARD = "tensorboard"  # of benchmarks
     FAILED = "failed.txt"
 
     def found_in(self, folder: Path) -> list[Path]:

@@ -85,12 +85,6 @@ class KeptFolds:
             path.unlink(missing_ok=True)
         remove_leftovers(self.folder, self.predictions(number).name)
 
-    def forget(self) -> None:
-        """Delete everything, once something else has stored what it was needed for."""
-        for pattern in (str(self.pattern), f"checkpoint-{self.pattern}"):
-            for path in self.folder.glob(pattern):
-                path.unlink()
-
 
 @dataclass(frozen=True, eq=False)
 class FoldRun:

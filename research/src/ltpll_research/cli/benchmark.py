@@ -116,7 +116,6 @@ def benchmark(
     """
     from ltpll.cli.progress import (
         ProgressBar,
-        TensorBoardEvents,
         prepare_run,
         torchrun_processes,
     )
@@ -126,6 +125,7 @@ def benchmark(
     from ltpll_research.benchmark import train as train_run
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.grid import parse_settings
+    from ltpll_research.recording import TensorBoardEvents
 
     settings = {} if config is None else read_file(config)
     others = parse_settings(" ".join(change or ()))
