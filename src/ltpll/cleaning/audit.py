@@ -64,20 +64,21 @@ def read_answers_about(table: CleanedTable, paths: Sequence[Path]) -> Answers:
     Raises:
         InputError: A file has unknown ids, or an answer is not a class.
     """
-    place, found = {name: i for i, name in enumerate(table.ids.tolist())}, {}
+    place: dict[str, int] = {name: i for i, name in enumerate(table.ids.tolist())}
+    found: dict[int, tuple[tuple[int, ...], str, float]] = {}
     for path in paths:
         from ltpll.tables.reviewed import read_answer_file  # imports torch, as reports do not
 
         names = table.classes.tolist()
         for one in read_answer_file(path, place, names, separator=table.separator):
-            if one.classes or one.no_class_fits:
-                found[place[one.id]] = one
-    given = list(found.values())
+            if one.classes is not None:
+                found[place[one.id]] = one.classes, one.asked, one.probability
+    sets, asked, probability = zip(*found.values(), strict=True) if found else ((), (), ())
     return Answers(
         np.asarray(list(found), dtype=np.int64),
-        [one.classes for one in given],
-        np.asarray([one.asked for one in given], dtype=object),
-        np.asarray([one.probability for one in given], dtype=np.float64),
+        list(sets),
+        np.asarray(asked, dtype=object),
+        np.asarray(probability, dtype=np.float64),
     )
 
 

@@ -20,7 +20,8 @@
     made.append(...content);
     return made;
   };
-  const bdi = (words) => element("bdi", {}, words);
+  // Text of the user, which may be written from right to left, stays by itself.
+  const bdi = (words) => element("bdi", {}, words.replace(/[\u202A-\u202E\u2066-\u2069]/g, "\uFFFD"));
   const say = (words) => { at("notice").textContent = words; at("notice").hidden = !words; };
 
   // ---- what was answered ------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,6 @@ def render_review_page(
     *,
     pictures: Mapping[int, bytes] | None = None,
     served: bool = False,
-    title: str | None = None,
 ) -> str:
     """The page as HTML.
 
@@ -36,49 +34,39 @@ def render_review_page(
         answers: What was answered before, which the page shows as done.
         pictures: JPEG files by row; by default those that the run has stored.
         served: Whether the page sends its answers to where it came from.
-        title: The heading; by default it names the table.
     """
     before = dict(zip(answers.rows.tolist(), answers.sets, strict=True))
     pictures = table.pictures if pictures is None else pictures
-    key = table.record.get("key", "")
-    data = {
-        "key": f"ltpll-review-{key}",
-        "classes": [str(name) for name in table.classes],
-        "separator": table.separator,
-        "served": served,
-        "rows": [
-            _row(table, i, str(asked), float(probability), before)
-            for i, asked, probability in zip(*(part.tolist() for part in questions), strict=True)
-        ],
-    }
+    rows = []
+    for i, asked, probability in zip(*(part.tolist() for part in questions), strict=True):
+        row = {
+            "id": str(table.ids[i]),
+            "set": table.candidates[table.offsets[i] : table.offsets[i + 1]].tolist(),
+            "other": int(table.labels.outside[i]),
+            "label": int(table.labels.label[i]),
+            "shown": [(name, one[i]) for name, one in table.shown.items() if one[i] is not None],
+            "asked": asked,
+            "probability": round(probability, 6),
+        }
+        rows.append(row | ({"answer": list(before[i])} if i in before else {}))
     urls = [templates.jpeg_url(pictures[i]) if i in pictures else None for i in questions.rows]
-    source = Path(str(table.record["source"]["table"])).name
     return templates.render(
         "review.html",
-        title=title or f"What are the labels of {source}?",
+        title=f"What are the labels of {Path(str(table.record['source']['table'])).name}?",
         styles=[templates.read_asset("page.css"), templates.read_asset("review.css")],
         scripts=[templates.read_asset("review.js")],
         connect="'self'" if served else "'none'",
         served=served,
-        # The script inserts all text as text, never as markup.
-        data=json.loads(templates.without_bidi_controls(json.dumps(data, ensure_ascii=False))),
+        # The script inserts all text as text, never as markup, and without bidi controls.
+        data={
+            "key": f"ltpll-review-{table.record.get('key', '')}",
+            "classes": [str(name) for name in table.classes],
+            "separator": table.separator,
+            "served": served,
+            "rows": rows,
+        },
         jpegs=templates.markup(json.dumps(urls)),
     )
-
-
-def _row(
-    table: CleanedTable, i: int, asked: str, probability: float, before: Mapping[int, Any]
-) -> dict[str, Any]:
-    row = {
-        "id": str(table.ids[i]),
-        "set": table.candidates[table.offsets[i] : table.offsets[i + 1]].tolist(),
-        "other": int(table.labels.outside[i]),
-        "label": int(table.labels.label[i]),
-        "shown": [(name, one[i]) for name, one in table.shown.items() if one[i] is not None],
-        "asked": asked,
-        "probability": round(probability, 6),
-    }
-    return row | ({"answer": list(before[i])} if i in before else {})
 
 
 def pictures_of_rows(table: CleanedTable, rows: Numbers) -> dict[int, bytes]:

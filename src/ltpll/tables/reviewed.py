@@ -28,10 +28,9 @@ class GivenAnswer(NamedTuple):
     """The answer of one row of a file."""
 
     id: str
-    classes: tuple[int, ...]  # none of them if nothing was answered, or if no class fits
-    no_class_fits: bool
+    classes: tuple[int, ...] | None  # none of them if no class fits; None without an answer
     candidates: str
-    asked: str  # why the row was asked about, and with which probability; empty if that is unknown
+    asked: str  # why the row was asked about, and with which probability
     probability: float
 
 
@@ -64,10 +63,8 @@ def read_answer_file(
         )
     found = []
     for i, (name, cell) in enumerate(zip(keys, cells, strict=True)):
-        row, told = (
-            file.describe_row,
-            {one: column[i] for one, column in zip(beside, others, strict=True)},
-        )
+        row = file.describe_row
+        told = {one: column[i] for one, column in zip(beside, others, strict=True)}
         names = [cell] if cell in number else []
         if cell not in number and cell.lower() not in NO_ANSWER:
             names = list(parse_cell(cell.replace(also, separator), separator, i, row).entries)
@@ -84,11 +81,10 @@ def read_answer_file(
         if not 0 < probability <= 1:
             what = f"the probability {shown(told['probability'])}, which is not between 0 and 1"
             raise InputError(f"{row(i)} has {what}: leave the column as `ltpll review` wrote it.")
-        chosen = tuple(sorted({number[one] for one in names}))
-        none = not names and cell.lower() == NO_CLASS
-        asked = told.get("asked", "")
-        about = (told.get("candidates", ""), asked, probability)
-        found.append(GivenAnswer(known[id_key(name)], chosen, none, *about))
+        about = (told.get("candidates", ""), told.get("asked", ""), probability)
+        answered = names or cell.lower() == NO_CLASS
+        chosen = tuple(sorted({number[one] for one in names})) if answered else None
+        found.append(GivenAnswer(known[id_key(name)], chosen, *about))
     return found
 
 
