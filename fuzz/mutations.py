@@ -7,7 +7,6 @@ import json
 import random
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -220,27 +219,3 @@ def zip_mutation(rng: random.Random, data: bytes) -> bytes:
         for member, content in members.items():
             archive.writestr(member + ".npy" * (rng.random() < 0.02), content)
     return packed.getvalue()[:MOST]
-
-
-def compressed_mutation(rng: random.Random, data: bytes) -> bytes:
-    """Change the content of a compressed part of a MATLAB file (version 7) and compress it
-    again.
-    """
-    position, parts = 128, []
-    while position + 8 <= len(data):
-        kind, size = struct.unpack("<II", data[position : position + 8])
-        if kind != 15 or position + 8 + size > len(data):
-            return data
-        parts.append(data[position + 8 : position + 8 + size])
-        position += 8 + size
-    if not parts:
-        return data
-    chosen = rng.randrange(len(parts))
-    try:
-        inner = zlib.decompressobj().decompress(parts[chosen], MOST)
-    except zlib.error:
-        return data
-    parts[chosen] = zlib.compress(mutated(rng, inner, [inner], (b"data", b"target")))
-    return (data[:128] + b"".join(struct.pack("<II", 15, len(part)) + part for part in parts))[
-        :MOST
-    ]

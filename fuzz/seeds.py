@@ -33,9 +33,8 @@ CSV = (
     b"candidates,x\ncat|dog,NA\ndog,1\n\n\ncat,2\n",
     b"sets\ncat|dog\nfox\n",
     b'candidates,x\n"[[""cat""], [""cat"", ""dog""]]",1\n"[[""fox""], []]",2\ncat|dog,3\n',
-    b"candidates,excluded,label,split,x\n!dog,,cat,train,1\n*,cow,,test,2\n,cat|fox,,a,3\ncat|fox|!fox,,cat|cow,train,4\nFelis|!cat,,,b,5\n",
-    b"candidates,x\ncat:0.6|dog:0.3,1\nfox:1e-3|cat:0,2\n*,3\n!cat,4\n",
-    b'candidates,x\n"{""cat"": 0.6, ""dog"": 0.3}",1\nfox:1,2\n',
+    b"candidates,label,split,x\n!dog,cat,train,1\n*,,test,2\n,,a,3\ncat|fox|!fox,cat|cow,train,4\nFelis|!cat,,b,5\n",
+    b'candidates,x\n"{""cat"": 0.6, ""dog"": 0.3}",1\n*,2\n!cat,3\n',
     b'candidates,id\n"[""!fox"", ""16:9""]",a\n16:9|cat,cat\n!dog,dog\n',
 )
 LABEL_STUDIO = (
@@ -49,22 +48,10 @@ LABEL_STUDIO = (
     b'{"id":1,"data":{"photo":"a.jpg"},"annotations":[{"result":[{"from_name":"c","value":{"choices":["cat","dog"]}}]}]}\n'
     b'{"id":2,"data":{"photo":"b.jpg"},"completions":[{"result":[{"from_name":"c","value":{"choices":["dog"]}}]}]}\n',
 )
-DETECTIONS = (
+SPECIESNET = (
     b'{"predictions":[{"filepath":"a.jpg","classifications":{"classes":["u;mammalia;carnivora;canidae;vulpes;lagopus;fox","v;;;;;;blank"],'
     b'"scores":[0.7,0.2]},"prediction":"x"},{"filepath":"b.jpg","failures":["CLASSIFIER"]},{"filepath":"c.jpg","classifications":{"classes":'
     b'["w;aves;;;;;"],"scores":[1]}}]}',
-    b'{"info":{"format_version":"1.6"},"detection_categories":{"1":"animal"},"images":[{"file":"a\\\\b.jpg","detections":[{"category":"1",'
-    b'"conf":0.9,"bbox":[0,0,1,1],"classifications":[["3",0.6],["1",0.4]]},{"category":"1","conf":0.1}]},{"file":"c.jpg","failure":"x",'
-    b'"detections":null},{"file":"d.jpg","detections":[{"conf":1,"classifications":[["1",0.5]]}]}],"classification_categories":{"1":"elk",'
-    b'"3":"bear"}}',
-)
-COCO = (
-    b'{"info":{},"annotations":[{"id":1,"image_id":2,"category_id":1,"bbox":[1,2,3,4]},{"id":2,"image_id":2,"category_id":3},{"image_id":"x",'
-    b'"category_id":1}],"images":[{"id":2,"file_name":"a.jpg"},{"id":"x","file_name":"b.jpg"},{"id":4,"file_name":"c.jpg"}],"categories":[{'
-    b'"id":1,"name":"cat"},{"id":3,"name":"dog"}]}',
-    b'{"images":[{"id":1,"file_name":"a.jpg"},{"id":2,"file_name":"b.jpg"}],"annotations":[{"image_id":1,"category_id":1,"bbox":[1,2,3,4]},{'
-    b'"image_id":1,"category_id":2,"bbox":[-1,0.5,3,4]},{"image_id":2,"category_id":2,"bbox":[1,2,3,4]}],"categories":[{"id":1,"name":"cat"},{'
-    b'"id":2,"name":"dog"}]}',
 )
 JSON_TOKENS = (
     *(
@@ -103,15 +90,11 @@ TAXONOMY_TOKENS = (
     *(
         b"class",
         b"parent",
-        b"rank",
-        b"site",
         b"cat",
         b"dog",
         b"lynx",
         b"cow",
         b"Felis",
-        b"genus:",
-        b"genus: Felis",
         b"animal",
         b":",
         b"!",
@@ -145,7 +128,6 @@ CSV_TOKENS = (
         b":1e400",
         b":0",
         b":-1",
-        b"excluded",
         b'{"cat": 1}',
         b'{"cat": NaN}',
         b"{",
@@ -417,18 +399,11 @@ def taxonomy_seeds() -> list[bytes]:
         "class": ["cat", "lynx", "Felis", "dog", "cow"],
         "parent": ["Felis", "Felis", "animal", "animal", None],
     }
-    rank = ["species", None, "genus", "", None]
-    csv = "".join(
-        f"{name},{parent or ''},{kind or ''}\n"
-        for name, parent, kind in zip(*tree.values(), rank, strict=True)
-    )
+    csv = "".join(f"{name},{parent or ''}\n" for name, parent in zip(*tree.values(), strict=True))
     return [
-        b"animal\n  genus: Felis\n    cat\n    lynx\n  dog\ncow\n",
-        b"class,parent,rank\n" + csv.encode(),
+        b"class,parent\n" + csv.encode(),
         b"class\tparent\ncat\tFelis\nlynx\tFelis\ndog\t\ncow\t\n",
-        parquet(pa.table({**tree, "rank": rank})),
-        b"site,class\ntrain,Felis|dog\ntest,!cow\ntrain,*\na,fox\n",
-        parquet(pa.table({"site": ["train", "test"], "possible": [["cat", "dog"], ["cow"]]})),
+        parquet(pa.table(tree)),
     ]
 
 
@@ -539,43 +514,6 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
         return parquet(pa.table(columns, names=names), compression="none")
     except (pa.ArrowException, TypeError, ValueError):
         return parquet_seeds()[0]
-
-
-@cache
-def mat_seeds() -> list[bytes]:
-    import scipy.io
-    import scipy.sparse
-
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 3))
-    sets = (rng.random((6, 5)) < 0.5).astype(float)
-    sets[:, 0] = 1
-    y = np.arange(6)[None] % 5 + 1.0
-    found = []
-    for options in ({}, {"do_compression": True}, {"format": "4"}):
-        for kind in (np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8)):
-            content = io.BytesIO()
-            arrays = {
-                "data": x,
-                "partial_target": kind(sets),
-                "target": kind(np.eye(5)[[0, 1, 2, 3, 4, 0]]) if len(found) % 2 else y,
-            }
-            scipy.io.savemat(content, arrays, **options)
-            found.append(content.getvalue())
-    content = io.BytesIO()
-    scipy.io.savemat(
-        content,
-        {
-            "other": {"a": 1, "b": "x"},
-            "data": np.asarray([[1, "a"]], dtype=object),
-            "target": "text",
-        },
-    )
-    return [
-        *found,
-        content.getvalue(),
-        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600,
-    ]
 
 
 @cache

@@ -7,7 +7,6 @@ import random
 import struct
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 from fuzz import seeds
 from fuzz.mutations import (
     Mutation,
-    compressed_mutation,
     json_mutation,
     mutated,
     mutated_tree,
@@ -89,18 +87,12 @@ READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(annotators="votes>=2"), True),
     (Reading(annotators="top-1", classes=("cat", "dog")), True),
     (Reading(id="x", label="y", candidates="sets"), True),
-    (Reading(empty="all", excluded="y", possible="label"), True),
-    (
-        Reading(
-            empty="all", scores="none", taxonomy="tree.txt", site="split", possible_at="sites.csv"
-        ),
-        True,
-    ),
-    (Reading(scores="none", excluded="id", classes=("cat", "dog", "!fox", "16:9")), False),
+    (Reading(empty="all"), True),
+    (Reading(empty="all", scores="none", taxonomy="tree.csv"), True),
+    (Reading(scores="none", classes=("cat", "dog", "!fox", "16:9")), False),
 )
-# What the readings above name, as small valid files.
-TREE = b"animal\n  genus: Felis\n    cat\n    lynx\n  Canidae\n    dog\n    fox\ncow\n"
-SITES = b"site,class\ntrain,Felis|dog\ntest,!cow\na,fox\n"
+# What a reading above names, as a small valid file.
+TREE = b"class,parent\ncat,Felis\nlynx,Felis\nFelis,animal\ndog,Canidae\nfox,Canidae\ncow,\n"
 
 
 def check_candidates(found: Candidates) -> None:
@@ -134,16 +126,9 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
         option = case[0] % (len(READINGS) + 2) if case else 0
         if option < len(READINGS):
             reading, needs_candidates = READINGS[option]
-            for name, content in (
-                {"tree.txt": TREE, "sites.csv": SITES}.items() if reading.taxonomy else ()
-            ):
-                (folder / name).write_bytes(content)
-            files = {
-                name: str(folder / value)
-                for name in ("taxonomy", "possible_at")
-                if (value := getattr(reading, name)) is not None
-            }
-            reading = replace(reading, **files)
+            if reading.taxonomy is not None:
+                (folder / reading.taxonomy).write_bytes(TREE)
+                reading = replace(reading, taxonomy=str(folder / reading.taxonomy))
             check_table(read_label_table(path, reading, needs_candidates=needs_candidates))
         else:
             check_candidates(
@@ -158,40 +143,18 @@ def run_csv(case: bytes, folder: Path) -> None:
 
 
 def run_taxonomy(case: bytes, folder: Path) -> None:
-    """Read a taxonomy or the possible classes of sites, and a table that uses them."""
+    """Read a taxonomy, and a table that uses it."""
     from ltpll.tables.class_files import read_taxonomy
 
-    kinds = ("tree.txt", "tree.csv", "tree.tsv", "tree.parquet", "sites.csv", "sites.parquet")
-    name = kinds[case[0] % len(kinds) if case else 0]
-    (folder / "tree.txt").write_bytes(TREE)
-    (folder / "sites.csv").write_bytes(SITES)
-    (folder / name).write_bytes(case[1:])
-    table = folder / "t.csv"
-    table.write_bytes(b"candidates,site\nFelis|dog,train\n!cat,test\n*,\ngenus:Felis|cow|!lynx,b\n")
-    if name.startswith("tree"):
-        found = read_taxonomy(folder / name)
-        assert len(set(found.leaves)) == len(found.leaves)
-        for member in list(found.names)[:50]:
-            with suppress(InputError):  # a group without classes
-                assert set(found.classes_below(member)) <= set(found.leaves)
-    tree, sites = ("tree.txt", name) if name.startswith("sites") else (name, "sites.csv")
-    check_table(
-        read_label_table(
-            table,
-            Reading(taxonomy=str(folder / tree), site="site", possible_at=str(folder / sites)),
-        )
-    )
-
-
-def run_mat(case: bytes, folder: Path) -> None:
-    path = folder / "t.mat"
+    kinds = (".csv", ".tsv", ".parquet")
+    path, table = folder / f"tree{kinds[case[0] % 3 if case else 0]}", folder / "t.csv"
     path.write_bytes(case[1:])
-    options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
-    check_table(
-        read_label_table(
-            path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"
-        )
-    )
+    table.write_bytes(b"candidates,x\nFelis|dog,1\n!cat,2\n*,3\nFelis|cow|!lynx,4\n")
+    found = read_taxonomy(path)
+    assert len(set(found.leaves)) == len(found.leaves)
+    for member in list(found.names)[:50]:
+        assert set(found.classes_below(member)) <= set(found.leaves)
+    check_table(read_label_table(table, Reading(taxonomy=str(path))))
 
 
 JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
@@ -202,7 +165,6 @@ JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(top_k=1), True),
     (Reading(mass=0.5), True),
     (Reading(classes=("cat", "dog", "fox", "elk", "bear")), False),
-    (Reading(objects="crops"), True),
 )
 
 
@@ -252,10 +214,13 @@ def run_strings(case: bytes, folder: Path) -> None:
 
 
 def run_arrays(case: bytes, folder: Path) -> None:
+    from ltpll.tables.opening import read_array
+
     option = case[0] % 3 if case else 0
     path = folder / ("t.npz" if case[1:3] == b"PK" else "t.npy")
     path.write_bytes(case[1:])
-    check_candidates(read_candidates(path, (None, "candidates", "a")[option]).candidates)
+    found = read_array(path, lambda names: (names or ["x"])[0] if option else "candidates")
+    check_candidates(Candidates.from_matrix(found))
 
 
 # ---- settings, checkpoints, records --------------------------------------------------------------
@@ -560,17 +525,9 @@ TARGETS: dict[str, Target] = {
             [json_mutation],
         ),
         Target(
-            "detections",
+            "speciesnet",
             run_json,
-            lambda: seeds.DETECTIONS,
-            len(JSON_READINGS),
-            seeds.JSON_TOKENS,
-            [json_mutation],
-        ),
-        Target(
-            "coco",
-            run_json,
-            lambda: seeds.COCO,
+            lambda: seeds.SPECIESNET,
             len(JSON_READINGS),
             seeds.JSON_TOKENS,
             [json_mutation],
@@ -579,17 +536,9 @@ TARGETS: dict[str, Target] = {
             "taxonomy",
             run_taxonomy,
             seeds.taxonomy_seeds,
-            6,
+            3,
             seeds.TAXONOMY_TOKENS,
             [seeds.cells_mutation(b",\t\n ", seeds.TAXONOMY_TOKENS)],
-        ),
-        Target(
-            "mat",
-            run_mat,
-            seeds.mat_seeds,
-            4,
-            (b"data", b"partial_target", b"target", b"IM", b"MI"),
-            [compressed_mutation],
         ),
         Target(
             "arrays",

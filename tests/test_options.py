@@ -23,12 +23,8 @@ OWN = {
     "--top-k": WHOLE,
     "--mass": NUMBER,
     "--scores": st.sampled_from(["weights", "none", "all"]),
-    "--excluded": st.sampled_from(["label", "candidates", "u", "nothing", ""]),
     "--empty": st.sampled_from(["stop", "all", "none"]),
     "--taxonomy": st.sampled_from(["nowhere.csv", "nowhere", ".", "t.csv"]),
-    "--possible": st.sampled_from(["label", "candidates", "nothing", "u"]),
-    "--site": st.sampled_from(["split", "label", "nothing"]),
-    "--possible-at": st.sampled_from(["nowhere.csv", "nowhere", "."]),
     "--annotators": st.sampled_from(
         ["union", "votes>=2", "votes-2", "top-3", "votes>=0", "top-x", ""]
     ),

@@ -279,7 +279,7 @@ def read_file(path: Path) -> dict[str, Any]:
     """The values in a TOML file; an InputError if it cannot be read."""
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"There is no file {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not a TOML file: {first_line(error)}.") from None

@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy.io import savemat
 from typer.testing import CliRunner
 
 from ltpll.analysis import describe
@@ -112,19 +111,6 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("sides", ["classes × rows", "rows × classes"])
-def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
-    matrix = MATRIX if sides == "rows × classes" else MATRIX.T
-    savemat(
-        tmp_path / "t.mat",
-        {"data": np.arange(10.0).reshape(5, 2), "partial_target": matrix.astype(float)},
-    )
-    named = [[str(1 + c) for c in np.flatnonzero(row)] for row in MATRIX]
-    assert without_source(as_json(tmp_path / "t.mat")) == plain(describe(Candidates.of(named)))
-    found = CliRunner().invoke(app, ["describe", str(tmp_path / "t.mat"), "--candidates", "sets"])
-    assert "omit --candidates" in str(found.exception)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_described_by_its_column_of_sets(tmp_path, name):
     path = tmp_path / name
@@ -205,16 +191,6 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
     assert pairs["size_counts"] == {"2": 5}
 
 
-def test_matrices_are_read(tmp_path):
-    expected = plain(describe(Candidates.from_matrix(MATRIX)))
-    np.save(tmp_path / "m.npy", MATRIX)
-    np.savez(tmp_path / "one.npz", anything=MATRIX)
-    np.savez_compressed(tmp_path / "two.npz", x=np.zeros((5, 8)), sets=MATRIX.astype(bool))
-    assert without_source(as_json(tmp_path / "m.npy")) == expected
-    assert without_source(as_json(tmp_path / "one.npz")) == expected
-    assert without_source(as_json(tmp_path / "two.npz", "--candidates", "sets")) == expected
-
-
 def test_parquet_is_read(tmp_path):
     pytest.importorskip("pyarrow")
     import pandas as pd
@@ -239,10 +215,6 @@ REFUSED = {
     "no such file": (["none.csv"], "There is no file none.csv"),
     "a folder without pictures": (["."], "There are no pictures in ."),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
-    "annotations of an array": (
-        ["m.npy", "--annotators", "union"],
-        "is an array and not a table: omit annotators",
-    ),
     "two sources of sets": (
         ["ok.csv", "--candidates", "b", "--class-columns", "a"],
         "cannot be read from the column 'b': omit --candidates",
@@ -255,7 +227,7 @@ REFUSED = {
         ["ok.csv", "--annotators", "union"],
         "name the columns with the settings table.task",
     ),
-    "groups of an array": (["m.npy", "--group", "x"], "is an array and not a table: omit group"),
+    "an array": (["m.npy"], "m.npy is not a table"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no column of the usual name": (["ok.csv"], "no column called 'candidates': it has a, b"),
     "no such column": (["ok.csv", "--candidates", "c"], "no column called 'c': it has a, b"),
@@ -272,15 +244,6 @@ REFUSED = {
     "an empty separator": (["ok.csv", "--separator", ""], "separator is empty"),
     "lists without commas": (["numpy.csv"], "which is not a list"),
     "one class": (["same.csv"], "only 1 class"),
-    "several arrays": (["two.npz"], "has the arrays x, y: specify with --candidates"),
-    "no such array": (["two.npz", "--candidates", "z"], "has no array called 'z'"),
-    "a column of one array": (["m.npy", "--candidates", "x"], "omit --candidates"),
-    "scores": (["scores.npy"], "only 0 and 1 are allowed"),
-    "a list of numbers": (["vector.npy"], "two dimensions"),
-    "objects": (["objects.npz"], "plain arrays, or is truncated"),
-    "pickled objects": (["objects.npy"], "plain arrays, or is truncated"),
-    "cut off": (["cut.npz"], "plain arrays, or is truncated"),
-    "nothing in it": (["nothing.npy"], "nothing.npy is empty"),
 }
 
 
@@ -303,14 +266,7 @@ def bad_files(tmp_path, monkeypatch):
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "nothing.npy").write_bytes(b"")
-    np.savez(tmp_path / "two.npz", x=MATRIX, y=MATRIX)
     np.save(tmp_path / "m.npy", MATRIX)
-    np.save(tmp_path / "scores.npy", MATRIX / 3)
-    np.save(tmp_path / "vector.npy", np.arange(4))
-    np.save(tmp_path / "objects.npy", np.asarray([{1}, {2}]), allow_pickle=True)
-    np.savez(tmp_path / "objects.npz", sets=np.asarray([{1}, {2}]))
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "two.npz").read_bytes()[:200])
 
 
 @pytest.mark.parametrize("case", REFUSED)

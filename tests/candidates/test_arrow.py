@@ -78,12 +78,6 @@ def test_every_text_type_of_arrow_is_read():
             content(read_table(pa.table({"candidates": array, "x": range(4)})).candidates)
             == expected
         )
-    views = pa.DictionaryArray.from_arrays(
-        pa.array(range(4), pa.uint32()), texts.cast(pa.string_view())
-    )  # as polars exports categories
-    assert (
-        content(read_table(pa.table({"candidates": views, "x": range(4)})).candidates) == expected
-    )
     for kind in (
         pa.list_(pa.string()),
         pa.large_list(pa.large_string()),
@@ -182,3 +176,10 @@ def test_objects_of_other_kinds_are_left_alone():
     assert not any(map(is_arrow, ([1], np.ones(2), pd.DataFrame({"a": [1]}), "text", pa.Table)))
     assert is_frame(pd.DataFrame({"a": [1]}))
     assert not is_frame(pa.array([1]))
+
+
+def test_categories_of_polars_are_texts():
+    polars = pytest.importorskip("polars")
+    sets = polars.Series(CELLS, dtype=polars.Categorical)
+    frame = polars.DataFrame({"candidates": sets, "x": range(4)})
+    assert content(read_table(frame).candidates) == content(Candidates.of(CELLS))

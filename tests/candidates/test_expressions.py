@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import Entries
-from ltpll.candidates.expressions import Possible, SetRules, class_sets
+from ltpll.candidates.expressions import SetRules, class_sets
 from ltpll.candidates.labels import read_labels
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError
@@ -38,32 +38,29 @@ def names_of(candidates):
     return [{candidates.classes[c] for c in candidates.row(i)} for i in range(len(candidates))]
 
 
-def entries_of(cells, literal=False):
+def entries_of(cells):
     names = sorted({entry for cell in cells for entry in cell})
     codes = [names.index(entry) for cell in cells for entry in cell]
     return Entries(
         np.cumsum([0, *map(len, cells)]),
         np.asarray(codes, dtype=np.int64),
         names,
-        0 if literal else len(names),
+        len(names),
     )
 
 
-def by_set_algebra(cell, excluded, possible, empty):
+def by_set_algebra(cell, empty):
     """The set of one row, computed with Python's sets; None if the row must be refused."""
 
     def meant(name):
         return set(LEAVES) if name == "*" else GROUPS.get(name, {name})
 
-    start = possible or set(LEAVES)
     named = [meant(entry) for entry in cell if not entry.startswith("!")]
-    out = [meant(entry[1:]) for entry in cell if entry.startswith("!")] + [
-        meant(entry) for entry in excluded
-    ]
-    if not cell and not excluded and empty == "stop":
+    out = [meant(entry[1:]) for entry in cell if entry.startswith("!")]
+    if not cell and empty == "stop":
         return None
-    found = set().union(*named) if named else set(start)
-    return (found - set().union(*out)) & start or None
+    found = set().union(*named) if named else set(LEAVES)
+    return found - set().union(*out) or None
 
 
 ENTRY = st.sampled_from([*LEAVES, *GROUPS, "*"])
@@ -71,23 +68,10 @@ CELL = st.lists(st.one_of(ENTRY, ENTRY.map("!{}".format)), max_size=3)
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(CELL, st.lists(ENTRY, max_size=2), st.integers(-1, 1)), min_size=1, max_size=6
-    ),
-    st.lists(st.sets(st.sampled_from(LEAVES), min_size=1), min_size=2, max_size=2),
-    st.sampled_from(["stop", "all"]),
-)
-def test_sets_are_those_of_set_algebra(rows, lists, empty):
-    cells, excluded, of_row = ([row[k] for row in rows] for k in range(3))
-    possible = Possible(
-        entries_of([sorted(one) for one in lists], literal=True), np.asarray(of_row), "at {}".format
-    )
-    rules = SetRules(Taxonomy(TREE), empty, entries_of(excluded, literal=False), possible)
-    expected = [
-        by_set_algebra(cell, out, lists[at] if at >= 0 else None, empty)
-        for cell, out, at in zip(cells, excluded, of_row, strict=True)
-    ]
+@given(st.lists(CELL, min_size=1, max_size=6), st.sampled_from(["stop", "all"]))
+def test_sets_are_those_of_set_algebra(cells, empty):
+    rules = SetRules(Taxonomy(TREE), empty)
+    expected = [by_set_algebra(cell, empty) for cell in cells]
     if any(one is None for one in expected):
         with pytest.raises(InputError):
             class_sets(entries_of(cells), LEAVES, rules)
@@ -130,20 +114,15 @@ def test_missing_strings_stand_for_every_class_on_request():
 def test_scores_weight_candidates_and_zero_drops_them():
     found = Candidates.of(
         [
-            "fox:0.81|dog:0.16",
-            "dog:1|fox:0",
+            '{"fox": 0.81, "dog": 0.16}',
+            '{"dog": 1, "fox": 0}',
             "*",
-            "fox:1600%|dog:100 %|cat: 1e0|!cat",
-            '{"dog": 1, "fox": 3}',
+            '{"fox": 16, "dog": 1, "cat": 0}',
+            {"dog": 1, "fox": 3},
         ]
     )
-    assert names_of(found) == [
-        {"fox", "dog"},
-        {"dog"},
-        {"cat", "dog", "fox"},
-        {"dog", "fox"},
-        {"dog", "fox"},
-    ]
+    expected = [{"fox", "dog"}, {"dog"}, {"cat", "dog", "fox"}, {"dog", "fox"}, {"dog", "fox"}]
+    assert names_of(found) == expected
     raw = np.split(found.weights.numpy().astype(float), np.cumsum(found.sizes.numpy())[:-1])
     ratios = [raw[0][1] / raw[0][0], raw[3][1] / raw[3][0], raw[4][1] / raw[4][0]]
     power = np.log(ratios) / np.log([0.81 / 0.16, 16, 3])  # the same power of all scores
@@ -163,9 +142,8 @@ def test_a_group_shares_its_score_among_its_classes():
 
 def test_dictionaries_and_sets_are_read_from_python_and_from_its_printed_form():
     rows = [{"fox": 0.75, "dog": 0.25}, {"dog": 1.0}]
-    expected = Candidates.of(["fox:0.75|dog:0.25", "dog:1"])
+    expected = Candidates.of(rows)
     for found in (
-        Candidates.of(rows),
         Candidates.of(pd.Series(rows)),
         Candidates.of([str(row) for row in rows]),
     ):
@@ -192,7 +170,7 @@ def test_collections_of_names_know_groups_too():
     [
         ["16:9|cat", "4:3", "fox|dog"],
         ["genus:Vulpes|a:b"],
-        ["a:-1|b:-2"],
+        ["a:-1|b:-2", "n:0|m:1.5"],
         ['["16:9", "4:3"]', '["16:9"]'],
     ],
 )
@@ -206,13 +184,14 @@ def test_names_with_colons_stay_names(cells):
 
 
 def test_known_names_that_look_like_scores_stay_names():
-    assert names_of(Candidates.of(["16:9|4:3", "4:3"], classes=["4:3", "16:9"])) == [
-        {"16:9", "4:3"},
-        {"4:3"},
+    classes = ["fox:0.4", "fox:0.6"]
+    assert names_of(Candidates.of(["fox:0.6|fox:0.4", "fox:0.4"], classes=classes)) == [
+        {"fox:0.6", "fox:0.4"},
+        {"fox:0.4"},
     ]
 
 
-def test_labels_for_scoring_know_marks_and_scores():
+def test_labels_for_scoring_know_marks():
     assert read_labels(["a|b", "!c", "d|e"], ["a", "b"], more=True).classes.tolist() == [
         "a",
         "b",
@@ -220,11 +199,8 @@ def test_labels_for_scoring_know_marks_and_scores():
         "d",
         "e",
     ]
-    assert read_labels(["a:0.5|b:0.5", "c:1|a:2"], ["a"], more=True).classes.tolist() == [
-        "a",
-        "b",
-        "c",
-    ]
+    scored = ['{"a": 0.5, "b": 0.5}', '{"c": 1, "a": 2}']
+    assert read_labels(scored, ["a"], more=True).classes.tolist() == ["a", "b", "c"]
     assert read_labels(["!a", "b"]).certain  # without a set among them, they are plain labels
 
 
@@ -237,21 +213,15 @@ REFUSALS = {
     ),
     "no name": (["!", "a"], {}, "Row 0 has the candidate '!' without a name"),
     "no classes": (["*", "*"], {}, "No cell names a class"),
-    "scores and every class": (
-        ["*|a:0.5", "b:0.5"],
-        {},
-        "Row 0 has both * and candidates with scores",
-    ),
-    "only zeros": (["b:0.5", "a:0"], {}, "Row 1 has only candidates with the score 0"),
-    "some scores": (["a:0.5|b:0.5", "c"], {}, "Row 1 has the candidate 'c' without a score"),
+    "only zeros": (['{"b": 0.5}', '{"a": 0}'], {}, "Row 1 has only candidates with the score 0"),
     "objects and names": (['{"a": 1}', "c"], {}, "Row 1 has the candidate 'c' without a score"),
     "objects and lists": (['["a"]', '{"a": 1}'], {}, "Row 0 has the candidate 'a' without a score"),
-    "other separator": (
-        ["a:0.5;b:0.5", "b:1"],
+    "scores in text": (
+        ["fox:0.6|dog: .3", "dog"],
         {},
-        "Row 0 has the candidate 'a:0.5;b', which looks like several labels separated by ';'",
+        "Row 0 has the candidate 'fox:0.6' with a score: write scores as JSON",
     ),
-    "large score": (["a:1e999", "b:1"], {}, "Row 0 has a score that is too large"),
+    "large score": (['{"a": 1e999}', "b"], {}, "Row 0 gives 'a' the score inf"),
     "negative score": (['{"a": -1}', "b:1"], {}, "Row 0 gives 'a' the score -1"),
     "no number": (['{"a": true}', "b:1"], {}, "Row 0 gives 'a' the score True"),
     "unknown exclusion": (
@@ -299,8 +269,3 @@ def test_the_size_of_sets_is_checked_before_they_are_made():
 
 def test_collections_for_scoring_may_name_other_classes():
     assert read_labels([["a", "!b"], ["c"]], ["a"], more=True).classes.tolist() == ["a", "!b", "c"]
-
-
-def test_names_in_lists_beside_text_that_looks_like_scores_are_names():
-    found = Candidates.of(['["c"]', "n:0", "m:1"])
-    assert found.classes == ("c", "m:1", "n:0")

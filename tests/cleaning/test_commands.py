@@ -386,17 +386,13 @@ def test_predict_does_not_need_the_column_of_true_labels(tmp_path):
 
 
 def test_predict_needs_no_column_that_only_sets_ids_or_splits_were_read_from(tmp_path):
-    rows = [
-        [*row, "a|b|c", "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())
-    ]
-    table = write_csv(tmp_path / "t.csv", ["bird", "heard", "u", "v", "here", "part"], rows)
+    rows = [[*row, "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())]
+    table = write_csv(tmp_path / "t.csv", ["bird", "heard", "u", "v", "part"], rows)
     named = [
         "--candidates",
         "heard",
         "--id",
         "bird",
-        "--set",
-        "table.possible=here",
         "--set",
         "table.split=part",
     ]

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.io
 
 from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
@@ -171,21 +170,13 @@ def test_where_only_the_order_is_known_it_is_said_and_rows_are_counted(table, tm
     )
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".mat"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
 def test_features_that_float32_would_blur_are_read_as_float64(tmp_path, suffix):
     x = np.random.default_rng(0).normal(size=(30, 2)) + np.asarray([1e9, 0])
     names, sets = [f"r{i}" for i in range(30)], ["x|y", "x", "y"] * 10
     frame = pd.DataFrame({"id": names, "candidates": sets, "u": x[:, 0], "v": x[:, 1]})
     path, features = tmp_path / f"t{'.csv' if suffix == '.npy' else suffix}", None
-    if suffix == ".mat":
-        scipy.io.savemat(
-            path,
-            {
-                "data": x,
-                "partial_target": np.asarray([[1, 1], [1, 0], [0, 1]] * 10, dtype=np.uint8),
-            },
-        )
-    elif suffix == ".parquet":
+    if suffix == ".parquet":
         frame.to_parquet(path)
     else:
         frame.to_csv(path, index=False)

@@ -1,5 +1,5 @@
-"""The options for exclusions, groups, scores and possible classes, from `train` to `predict`, as a
-user would give them.
+"""The options for groups, empty cells and scores, from `train` to `predict`, as a user would give
+them.
 """
 
 import json
@@ -11,54 +11,27 @@ from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
 
 QUICK = ["--epochs", "1", "--folds", "0", "--device", "cpu", "--rebalancer", "none"]
-TREE = "first\n  a\n  b\nc\n"
+TREE = "class,parent\na,first\nb,first\nc,\n"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on a table with groups, exclusions, empty cells and sites, whose options leave c out in
-    the south.
-    """
+    """A run on a table with groups, exclusions and empty cells."""
     folder = tmp_path_factory.mktemp("sets")
     cells = ["first", "!c", "", "*", "a|b|!b", "c"]
-    rows = [
-        [
-            row[0],
-            cells[i % 6],
-            "c" if i % 12 == 2 else "",
-            "north" if i % 6 == 5 else "south",
-            *row[2:],
-        ]
-        for i, row in enumerate(feature_rows(36))
-    ]
-    write_csv(folder / "t.csv", ["id", "candidates", "excluded", "place", "u", "v"], rows)
-    (folder / "tree.txt").write_text(TREE)
-    (folder / "sites.csv").write_text("site,class\nsouth,first\n")
-    options = [
-        "--set",
-        f"table.taxonomy={folder / 'tree.txt'}",
-        "--set",
-        "table.empty=all",
-        "--set",
-        "table.site=place",
-        "--set",
-        f"table.possible_at={folder / 'sites.csv'}",
-    ]
+    rows = [[row[0], cells[i % 6], *row[2:]] for i, row in enumerate(feature_rows(36))]
+    write_csv(folder / "t.csv", ["id", "candidates", "u", "v"], rows)
+    (folder / "tree.csv").write_text(TREE)
+    options = ["--set", f"table.taxonomy={folder / 'tree.csv'}", "--set", "table.empty=all"]
     printed = ltpll("train", folder / "t.csv", *options, *QUICK, "--out", folder / "run")
     assert "3 classes" in printed
-    assert "excluded 'excluded'" in printed
-    assert "site 'place'" in printed
     return folder, options
 
 
 def test_describe_reads_the_sets_that_train_was_given(run):
     folder, options = run
     table = json.loads(ltpll("describe", folder / "t.csv", *options, "--json"))
-    expected = {
-        "1": 12,
-        "2": 24,
-    }  # a and c alone; all others are a or b, since c is not possible in the south
-    assert table["size_counts"] == expected
+    assert table["size_counts"] == {"1": 12, "2": 12, "3": 12}
 
 
 def test_predict_needs_neither_the_columns_nor_the_files(run, tmp_path):
@@ -74,11 +47,11 @@ def test_predict_needs_neither_the_columns_nor_the_files(run, tmp_path):
     )
     ltpll("predict", folder / "run", tmp_path / "sets.csv", "--out", out)
     assert rows_of(out)[0]["label_in_set"] == "b"
-    (folder / "tree.txt").rename(folder / "moved.txt")
+    (folder / "tree.csv").rename(folder / "moved.csv")
     ltpll("predict", folder / "run", tmp_path / "new.csv", "--out", out)
     message = ltpll("predict", folder / "run", tmp_path / "sets.csv", "--out", out, status=2)
-    (folder / "moved.txt").rename(folder / "tree.txt")
-    assert "tree.txt of the run is gone" in message
+    (folder / "moved.csv").rename(folder / "tree.csv")
+    assert "tree.csv of the run is gone" in message
 
 
 def test_runs_without_the_new_fields_predict_as_before(run, tmp_path):
@@ -88,17 +61,20 @@ def test_runs_without_the_new_fields_predict_as_before(run, tmp_path):
 
     folder, _ = run
     record = Run.open(folder / "run", Kind.TABLE).result()
-    for name in ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at"):
+    for name in ("scores", "empty", "taxonomy"):
         del record["source"]["reading"][name]
     write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
     reading = source_for_new_table(
         folder / "run", record, tmp_path / "new.csv", None, None, "stop"
     ).reading
-    assert (reading.taxonomy, reading.empty, reading.site) == (None, "stop", None)
+    assert (reading.taxonomy, reading.empty) == (None, "stop")
 
 
 def test_train_says_that_scores_were_read_and_can_ignore_them(tmp_path):
-    rows = [[row[0], f"{row[1].split('|')[0]}:0.9|b:0.1", *row[2:]] for row in feature_rows(24)]
+    rows = [
+        [row[0], json.dumps({row[1].split("|")[0]: 0.9, "b": 0.1}), *row[2:]]
+        for row in feature_rows(24)
+    ]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
     said = "Scores were read"
     assert said in ltpll("train", table, *QUICK, "--out", tmp_path / "run")
@@ -113,7 +89,6 @@ def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
     wrong = {
         ("--set", "table.empty=some"): "empty is 'some'",
         ("--set", f"table.taxonomy={tmp_path / 'nothing.csv'}"): "There is no file",
-        ("--set", "table.site=place"): "site needs possible_at",
         ("--annotators", "union", "--set", "table.empty=all"): "empty is for candidate sets",
         (): "--set table.empty=all",
     }

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.io
 
 from ltpll.convert.open import read_as_plain_table, read_label_table
 from ltpll.tables.reading import Reading
@@ -28,18 +27,6 @@ def label_studio(names, *, truth=False):
     return tasks
 
 
-def coco(names):
-    annotations = [
-        {"image_id": image, "category_id": category, "bbox": [i, 0, 5.5, 4]}
-        for i, (image, category) in enumerate([(2, 0), (5, 1), (2, 1), (2, 2), (5, 1)])
-    ]
-    return {
-        "images": [{"id": 5, "file_name": "b.jpg"}, {"id": 2, "file_name": "a.jpg"}],
-        "annotations": annotations,
-        "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
-    }
-
-
 def speciesnet(names):
     scores = np.random.default_rng(0).dirichlet(np.ones(3), 20).tolist()
     return {
@@ -50,24 +37,14 @@ def speciesnet(names):
     }
 
 
-def megadetector(names):
-    detections = [{"conf": 0.9, "classifications": [["0", 0.8], ["2", 0.1], ["1", 0.05]]}]
-    images = [{"file": "a.jpg", "detections": detections}, {"file": "c.jpg", "detections": None}]
-    return {"images": images, "classification_categories": dict(enumerate(names))}
-
-
 PLAIN, ODD = ["red fox", "dog", "16"], ["a|b", "16:9", "=c, d"]
 SOURCES = {
     "votes": (label_studio(PLAIN), Reading()),
     "votes of odd names": (label_studio(ODD), Reading()),
     "votes and true labels": (label_studio(PLAIN, truth=True), Reading()),
-    "pictures": (coco(PLAIN), Reading()),
-    "pictures of odd names": (coco(ODD), Reading()),
-    "crops": (coco(PLAIN), Reading(objects="crops")),
     "scores": (speciesnet(PLAIN), Reading()),
     "scores of odd names": (speciesnet(ODD), Reading()),
     "the highest scores": (speciesnet(PLAIN), Reading(top_k=2)),
-    "detections": (megadetector(PLAIN), Reading()),
 }
 
 
@@ -95,23 +72,6 @@ def test_training_reads_the_same_from_the_source_and_from_its_table(tmp_path, ca
     check_same(read_label_table(table, made.reading), read_label_table(source, reading))
 
 
-def test_a_matlab_file_becomes_a_table_with_its_features(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 3)).astype(np.float32)
-    sets = np.asarray([[1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1], [1, 0, 0]])
-    arrays = {"data": x, "partial_target": sets.T, "target": np.eye(3)[:, [0, 1, 2, 0, 2, 0]]}
-    scipy.io.savemat(tmp_path / "t.mat", arrays)
-    printed = ltpll("convert", tmp_path / "t.mat", "--out", tmp_path / "t.csv")
-    assert "Wrote 6 rows" in printed
-    found = read_label_table(tmp_path / "t.csv")
-    check_same(found, read_label_table(tmp_path / "t.mat"))
-    assert found.feature_names == ("data_1", "data_2", "data_3")
-    arrays["partial_target"] = np.vstack([sets.T, np.zeros(6)])  # a class that no set names
-    arrays["target"] = np.eye(4)[:, [3, 1, 2, 0, 2, 0]]
-    scipy.io.savemat(tmp_path / "t.mat", arrays)
-    assert read_label_table(tmp_path / "t.mat").candidates.n_classes == 4
-
-
 def test_the_command_prints_how_to_train_on_its_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = written(tmp_path, label_studio(PLAIN, truth=True))
@@ -122,16 +82,6 @@ def test_the_command_prints_how_to_train_on_its_table(tmp_path, monkeypatch):
     assert f"Next: ltpll train votes.csv {how}" in printed
     first = rows_of(tmp_path / "votes.csv")[0]
     assert (first["task"], first["worker"], first["annotation"]) == ("9", "ann 3", "16")
-    source = written(tmp_path, coco(PLAIN))
-    printed = ltpll("convert", source, "--objects", "crops", "--out", "crops.csv")
-    assert "ltpll train crops.csv --images FOLDER --group group" in printed
-    assert rows_of(tmp_path / "crops.csv")[0] == {
-        "id": "1",
-        "path": "a.jpg#xywh=0,0,5.5,4",
-        "candidates": "16|dog|red fox",
-        "label": "red fox",
-        "group": "a.jpg",
-    }
 
 
 def test_what_is_no_file_of_another_program_is_refused(tmp_path, monkeypatch):
@@ -140,7 +90,7 @@ def test_what_is_no_file_of_another_program_is_refused(tmp_path, monkeypatch):
     assert "tables are read by ltpll train as they are" in refusal(
         lambda: read_as_plain_table(tmp_path / "t.csv", Reading())
     )
-    source = written(tmp_path, coco(PLAIN))
+    source = written(tmp_path, label_studio(PLAIN))
     for arguments, words in {
         ("t.csv", "--out", "t.csv"): "would be overwritten",
         (source, "--out", "t.json"): "must end in .csv, .tsv, .parquet",

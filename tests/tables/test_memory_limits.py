@@ -1,61 +1,23 @@
 """Files that would expand to far more than they hold are refused before they take memory."""
 
-import struct
-import sys
 import tracemalloc
 import zipfile
-import zlib
 from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import scipy.sparse
-from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.convert.open import read_candidates, read_label_table
+from ltpll.convert.open import read_label_table
 from ltpll.tables import memory_limits as expansion
 from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
-from ltpll.tables.opening import whole_table
+from ltpll.tables.opening import read_array, whole_table
 from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
 GIB = 1 << 30
-
-
-def deflated(start, zeros):
-    """`start` and that many zeros as a zlib stream, made in milliseconds; its checksum is wrong."""
-    packer = zlib.compressobj()
-    head = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
-    block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
-    end = packer.compress(bytes(zeros % (1 << 20))) + packer.flush()
-    return head + block * (zeros >> 20) + end
-
-
-def packed_array(name, rows, columns, claimed=None):
-    """An array of zeros (doubles) as MATLAB packs it; it may claim another shape."""
-    zeros = 8 * rows * columns
-    label = name.encode()
-    about = struct.pack("<IIII", 6, 8, 6, 0) + struct.pack(
-        "<IIii", 5, 8, *(claimed or (rows, columns))
-    )
-    about += (
-        struct.pack("<II", 1, len(label))
-        + label
-        + bytes(-len(label) % 8)
-        + struct.pack("<II", 9, zeros)
-    )
-    content = deflated(struct.pack("<II", 14, len(about) + zeros) + about, zeros)
-    return struct.pack("<II", 15, len(content)) + content
-
-
-def mat_file(path, *arrays):
-    path.write_bytes(
-        b"MATLAB 5.0".ljust(124) + struct.pack("<H2s", 0x0100, b"IM") + b"".join(arrays)
-    )
-    return path
 
 
 def packed_npz(path, zeros, header=None):
@@ -85,45 +47,6 @@ def peak_while(call):
         tracemalloc.stop()
 
 
-def test_a_small_matlab_file_with_gigabytes_of_zeros_is_refused_unexpanded(tmp_path):
-    path = mat_file(tmp_path / "bomb.mat", packed_array("data", 1 << 14, 1 << 14))
-    assert path.stat().st_size < 3 << 20
-    messages = []
-    assert (
-        peak_while(
-            lambda: messages.append(refusal(lambda: read_label_table(path, needs_candidates=False)))
-        )
-        < 32 << 20
-    )
-    assert "would expand to 2.0 GiB" in messages[0]
-
-
-def test_many_arrays_that_are_small_enough_one_by_one_are_refused_together(tmp_path):
-    rows = ALWAYS // 8 // 1000 - 100
-    three = mat_file(
-        tmp_path / "three.mat",
-        *(packed_array(name, rows, 1000) for name in ("data", "partial_target", "target")),
-    )
-    messages = []
-    assert peak_while(lambda: messages.append(refusal(lambda: read_label_table(three)))) < 32 << 20
-    assert "would expand to" in messages[0]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of the child")
-def test_entries_of_a_sparse_array_that_fill_the_memory_are_refused_while_they_are_unpacked(
-    tmp_path,
-):
-    """Their number is only known once they are read, so the limit of the child ends this."""
-    zeros = 2 << 30
-    about = struct.pack("<IIII", 6, 8, 5, zeros) + struct.pack("<IIii", 5, 8, 5, 5)
-    about += struct.pack("<HH4s", 1, 4, b"data") + struct.pack("<II", 5, zeros)
-    content = deflated(struct.pack("<II", 14, len(about) + zeros) + about, zeros)
-    path = mat_file(tmp_path / "t.mat", struct.pack("<II", 15, len(content)) + content)
-    assert "would expand to far more" in refusal(
-        lambda: read_label_table(path, needs_candidates=False)
-    )
-
-
 def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
     features = packed_npz(tmp_path / "bomb.npz", ALWAYS + (64 << 20))
     table = tmp_path / "t.csv"
@@ -136,7 +59,7 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
 
 def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused(tmp_path):
     path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
-    assert "is truncated" in refusal(lambda: read_candidates(path))
+    assert "is truncated" in refusal(lambda: read_array(path, "".join))
 
 
 @pytest.mark.parametrize(("value", "millions"), [(1.5, 70), ("cat|dog", 20), (["cat", "dog"], 10)])
@@ -158,12 +81,6 @@ def test_honest_compressed_files_are_read(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 40)).astype(np.float32)
     np.savez_compressed(tmp_path / "x.npz", features=x)
-    savemat(
-        tmp_path / "t.mat",
-        {"data": x, "partial_target": scipy.sparse.csc_matrix(np.eye(5)[np.arange(500) % 5])},
-        do_compression=True,
-    )
-    assert read_label_table(tmp_path / "t.mat").candidates.n_classes == 5
     table = tmp_path / "t.csv"
     table.write_text("candidates\n" + "a|b\n" * 500)
     found = read_examples(TableSource(table, Reading(), features=tmp_path / "x.npz"))

@@ -18,8 +18,7 @@ from ltpll.errors import InputError, InputWarning, option, shown
 
 SEPARATOR = "|"
 EXCLUDES, EVERY = "!", "*"  # `!dog`: not dog; `*`: every class
-NUMBER = r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-SCORED = rf"(?s)^\s*(?P<name>.*\S)\s*:\s*(?P<score>{NUMBER})\s*%?\s*$"  # fox:0.6
+SCORE = re.compile(r"(?s).*\S\s*:\s*[01]?\.[0-9]+")  # fox:0.6, which is no way to give scores
 KNOWN_SEPARATORS = (SEPARATOR, ";", ",", "/", "\t")
 RowName = Callable[[int], str]
 """How a message refers to a row, which is numbered from 0."""
@@ -229,14 +228,10 @@ class CollectedSets:
 class TextSets(CollectedSets):
     """Candidate sets written as text, parsed with Arrow because Python takes several times as long.
 
-    The first batch that names a class decides whether a column has scores, as in `fox:0.6`: either
-    all names in it have a score, or none is read as one. If one of the given `classes` looks like a
-    name with a score, no text is read as a score.
+    Names in lists and objects are literal; only objects have scores.
     """
 
-    def __init__(
-        self, separator: str, row: RowName = PLAIN_ROW, classes: Iterable[Any] | None = None
-    ) -> None:
+    def __init__(self, separator: str, row: RowName = PLAIN_ROW) -> None:
         super().__init__(row)
         if not separator:
             which = "The separator between candidate names is empty"
@@ -244,9 +239,6 @@ class TextSets(CollectedSets):
         self.separator = separator
         self.names = NameCodes()
         self.literal = NameCodes()  # names in lists; their codes are stored as −1, −2, …
-        known = [name for name in classes or () if isinstance(name, str)]
-        self._may_have_scores = not any(re.match(SCORED, name) for name in known)
-        self._scored: bool | None = None  # not decided
 
     def add_cells(self, cells: Any, first: int) -> None:
         """Parse a pyarrow array of strings; `first` is the number of its first row."""
@@ -264,110 +256,68 @@ class TextSets(CollectedSets):
                 return
             sizes = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
             rows = np.repeat(np.arange(len(sizes)), sizes) + first
-            names = as_texts([name for one in lists for name in one], rows, self.row)
-            self.add_lists(names, sizes, first)
+            self.add_lists(as_texts([name for one in lists for name in one], rows, self.row), sizes)
             return
         parts = pc.split_pattern(cells, self.separator)
-        names = parts.flatten()
-        literal = np.zeros(len(names), dtype=bool)
-        self._add(names, pc.list_value_length(parts).to_numpy(), first, literal)
+        codes = self.names.encode(parts.flatten())
+        self._add(codes, pc.list_value_length(parts).to_numpy())
 
     def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
         """Add rows whose cells are already parsed."""
         sizes = np.asarray([len(cell.entries) for cell in cells], dtype=np.int64)
-        literal = np.repeat(np.asarray([cell.literal for cell in cells], dtype=bool), sizes)
-        scores = [s for cell in cells for s in (cell.scores or [np.nan] * len(cell.entries))]
         rows = np.repeat(np.arange(len(sizes)), sizes) + first
         names = as_texts([name for cell in cells for name in cell.entries], rows, self.row)
-        self._add(names, sizes, first, literal, np.asarray(scores, dtype=np.float64))
+        literal = np.repeat(np.asarray([cell.literal for cell in cells], dtype=bool), sizes)
+        codes = np.empty(len(names), dtype=np.int32)
+        codes[~literal] = self.names.encode(names.filter(~literal))
+        codes[literal] = -1 - self.literal.encode(names.filter(literal))
+        given = [s for cell in cells for s in (cell.scores or [np.nan] * len(cell.entries))]
+        scores = np.asarray(given, dtype=np.float64)
+        self._add(codes, sizes, None if np.isnan(scores).all() else scores)
 
-    def add_lists(self, names: Any, sizes: Array, first: int) -> None:
+    def add_lists(self, names: Any, sizes: Array) -> None:
         """Add rows whose names are already separate: a pyarrow array, and how many each row has."""
-        self._add(names, sizes, first, np.ones(len(names), dtype=bool))
+        self._add(-1 - self.literal.encode(names), sizes)
 
-    def _add(
-        self, names: Any, sizes: Array, first: int, literal: Array, scores: Array | None = None
-    ) -> None:
-        """Add entries; `literal` ones are from lists or objects, which may have given `scores`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def _add(self, codes: Array, sizes: Array, scores: Array | None = None) -> None:
+        """Add entries, of which blank ones do not count."""
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        scores = np.full(len(names), np.nan) if scores is None else scores
-        undecided = self._scored is None
-        # Looking for scores in the first batch only, and only if there is a colon, keeps this fast.
-        colons = undecided and pc.any(pc.match_substring(names, ":")).as_py()
-        if self._scored or colons or np.isfinite(scores).any():
-            names, scores = self._read_scores(names, rows + first, literal, scores)
-        elif undecided and (literal | _names_class(names)).any():
-            self._scored = False
-        if literal.all():
-            codes = -1 - self.literal.encode(names)
-        else:
-            codes = np.empty(len(names), dtype=np.int32)
-            codes[~literal] = self.names.encode(names.filter(pa.array(~literal)))
-            codes[literal] = -1 - self.literal.encode(names.filter(pa.array(literal)))
         blanks = [self.names.number[""]] if "" in self.names.number else []
         blanks += [-1 - self.literal.number[""]] if "" in self.literal.number else []
         if blanks:
             kept = ~np.isin(codes, blanks)
-            rows, codes, scores = rows[kept], codes[kept], scores[kept]
-        self.add_codes(rows, codes, len(sizes), scores if self._scored else None)
-
-    def _read_scores(
-        self, names: Any, rows: Array, literal: Array, scores: Array
-    ) -> tuple[Any, Array]:
-        """Names and scores of entries, given by objects or written behind the names."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        of_objects = np.isfinite(scores)
-        named = ~literal & _names_class(names)
-        plain = (literal & ~of_objects) | named
-        if self._scored is not False and self._may_have_scores:
-            split = pc.extract_regex(names, SCORED)
-            written = named & pc.is_valid(split).to_numpy(zero_copy_only=False)
-            plain &= ~written
-            unlike = plain & ~literal
-            if unlike.any() and 2 * written.sum() > named.sum():
-                raise self._mixed(rows, names, unlike, "without")
-            if written.any() and plain.any():
-                plain |= written
-            elif written.any():
-                mask = pa.array(written)
-                values = pc.if_else(mask, pc.struct_field(split, "score"), None)
-                values = pc.fill_null(values.cast(pa.float64()), np.nan)
-                scores = np.where(written, values.to_numpy(zero_copy_only=False), scores)
-                names = pc.if_else(mask, pc.struct_field(split, "name"), names)
-        too_large = np.flatnonzero(scores > LARGEST_SCORE)
-        if len(too_large):
-            which = f"{self.row(int(rows[too_large[0]]))} has a score that is too large"
-            raise InputError(f"{which}: give finite numbers.")
-        if plain.any() and (self._scored or of_objects.any()):
-            raise self._mixed(rows, names, plain, "without")
-        if of_objects.any() and self._scored is False:
-            raise self._mixed(rows, names, of_objects, "with")
-        if plain.any() or np.isfinite(scores).any():
-            self._scored = not plain.any()
-        return names, scores
-
-    def _mixed(self, rows: Array, names: Any, where: Array, how: str) -> InputError:
-        at = int(np.argmax(where))
-        which = f"{self.row(int(rows[at]))} has the candidate {shown(names[at].as_py())}"
-        return InputError(
-            f"{which} {how} a score, unlike others, as in fox:0.6: give every candidate of the "
-            'column a score, or write names that end like scores in JSON lists, as in ["16:9"].'
-        )
+            rows, codes = rows[kept], codes[kept]
+            scores = None if scores is None else scores[kept]
+        self.add_codes(rows, codes, len(sizes), scores)
 
     def entries(self, known: Iterable[Any] = ()) -> Entries:
-        """All rows; cells that seem to have another separator are refused unless `known`."""
+        """All rows; cells with another separator or with scores are refused unless `known`."""
         marked, literal = self.names.names, self.literal.names
         found = self.joined([*marked, *literal])._replace(n_marked=len(marked))
         if literal:
             codes = np.where(found.codes < 0, len(marked) - 1 - found.codes, found.codes)
-            return found._replace(codes=codes)
-        check_separator(found, self.separator, known, self.row)
+            found = found._replace(codes=codes)
+        if found.scores is not None:
+            named = [not name.startswith(EXCLUDES) and name != EVERY for name in marked]
+            unscored = np.asarray([*named, *(True for _ in literal)])[found.codes]
+            advice = "unlike others: give every candidate of the column a score"
+            self._refuse_first(
+                found, unscored & np.isnan(found.scores), f"without a score, {advice}"
+            )
+        if not literal:
+            check_separator(found, self.separator, known, self.row)
+            ending = {code for code, name in enumerate(marked) if SCORE.fullmatch(name)}
+            if 2 * len(ending) > len(marked) and not {*marked} <= {*known}:
+                advice = 'with a score: write scores as JSON, as in {"fox": 0.6, "dog": 0.3}, and '
+                advice += "names that end like scores as a JSON list"
+                self._refuse_first(found, np.isin(found.codes, [*ending]), advice)
         return found
+
+    def _refuse_first(self, found: Entries, wrong: Array, why: str) -> None:
+        """Refuse the first of these entries, if there is one."""
+        for at in np.flatnonzero(wrong)[:1].tolist():
+            which = f"{self.row(row_at(at, found.indptr))} has the candidate"
+            raise InputError(f"{which} {shown(found.names[found.codes[at]])} {why}.")
 
 
 def check_separator(
@@ -380,13 +330,12 @@ def check_separator(
     """Refuse entries such as `cat;dog` that were probably meant to be split, or warn about them.
 
     They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either
-    all pieces recur or the default separator occurs in them. `separator` is empty for single
+    these pieces recur or the default separator occurs in them. `separator` is empty for single
     labels, about which there is a warning only if some pieces recur. Names that are `known` as
     classes are never refused. `advice` says what to do about a separator.
     """
     indptr, codes, names = found[:3]
     classes = set(known)
-    labels = set(names) | classes
     unsplit = len(codes) == len(indptr) - 1
     for other in KNOWN_SEPARATORS:
         pieces = {
@@ -395,20 +344,15 @@ def check_separator(
             if other != separator and other in name and name not in classes
         }
         pieces = {code: split for code, split in pieces.items() if all(split)}
-        meant = [
-            code
-            for code, split in pieces.items()
-            if labels.issuperset(split)
-            # fox:0.6;dog is what remains of fox:0.6;dog:0.4
-            or (found.scores is not None and all(re.match(SCORED, one) for one in split[:-1]))
-        ]
-        times = Counter(piece for split in pieces.values() for piece in set(split)) + Counter(
-            labels if unsplit and pieces else ()
-        )
-        recurring = [times[piece] > 1 for split in pieces.values() for piece in split]
-        if unsplit and (other == SEPARATOR or (len(pieces) > 1 and all(recurring))):
+        labels = {*names, *classes}
+        if unsplit:
+            times = Counter(piece for split in pieces.values() for piece in set(split))
+            labels |= {piece for piece, n in times.items() if n > 1}
+        meant = [code for code, split in pieces.items() if labels.issuperset(split)]
+        if unsplit and other == SEPARATOR:
             meant = meant or list(pieces)
-        suspicious = unsplit and len(pieces) > 1 and (separator or any(recurring))
+        recurs = any(piece in labels for split in pieces.values() for piece in split)
+        suspicious = unsplit and len(pieces) > 1 and (separator or recurs)
         if not meant and not suspicious:
             continue
         position = int(np.flatnonzero(np.isin(codes, meant or list(pieces)))[0])
@@ -428,16 +372,6 @@ def check_separator(
             stacklevel=2,
         )
         return
-
-
-def _names_class(entries: Any) -> npt.NDArray[np.bool_]:
-    """Which strings of a pyarrow array name a candidate: they are not blank and have no mark."""
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(entries)
-    marked = pc.or_(pc.starts_with(trimmed, EXCLUDES), pc.equal(trimmed, EVERY))
-    unnamed = pc.or_(marked, pc.equal(trimmed, ""))
-    return np.asarray(~unnamed.to_numpy(zero_copy_only=False))
 
 
 def as_texts(texts: Sequence[str], rows: Sequence[int] | Array, row: RowName = PLAIN_ROW) -> Any:

@@ -1,8 +1,6 @@
 """Expressions: entries of cells (names, groups, exclusions, `*`, scores) become class numbers.
 
-The set of a row is made in this order: what its cell names, with groups expanded; minus the
-excluded classes; without the classes that are not possible there; and with weights that sum to one
-again.
+The set of a row is what its cell names, with groups expanded, minus the excluded classes.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix
 
 from ltpll.candidates.cells import (
     EVERY,
@@ -33,20 +31,6 @@ from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, option, shown
 
 EMPTY = ("stop", "all")  # what a row without entries means: a mistake, or every class
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Possible:
-    """Which classes are possible in each row."""
-
-    lists: Entries
-    of_row: Numbers  # the list of each row; −1 if every class is possible
-    where: Callable[
-        [int], str
-    ]  # how a message refers to the place of list i: "at the site 'north'"
-    row: RowName = PLAIN_ROW  # how a message refers to list i itself
 
 
 @dataclass(frozen=True)
@@ -55,8 +39,6 @@ class SetRules:
 
     taxonomy: Taxonomy | None = None
     empty: str = "stop"  # a row without entries: an error ("stop") or every class ("all")
-    excluded: Entries | None = None  # classes removed from each row's set, from their own column
-    possible: Possible | None = None
     # May refuse the number of candidates of all rows before memory is allocated.
     check_size: Callable[[int], None] = lambda _: None
 
@@ -83,78 +65,54 @@ def class_sets(
 ) -> FlatSets:
     """Turn entries into class numbers; refuse a row that is left without a candidate.
 
-    The classes are by default the names that occur, sorted by `order`, which are leaves if there is
-    a taxonomy. With a taxonomy or lists of possible classes, classes that remain in no set are left
-    out.
+    The classes are by default the names that occur, sorted by `order`. With a taxonomy, they are
+    its leaves that remain in some set.
     """
-    taxonomy, excluded, possible = rules.taxonomy, rules.excluded, rules.possible
+    taxonomy = rules.taxonomy
     empty = np.diff(entries.indptr) == 0
-    if excluded is not None:
-        empty &= np.diff(excluded.indptr) == 0
     if empty.any() and rules.empty == "stop":
         first = row(int(np.argmax(empty)))
         raise InputError(no_candidates_error(first, int(empty.sum()), advice=empty_advice()))
     texts = entries.names[: entries.n_marked]
     marked = any(name[:1] == EXCLUDES or name == EVERY for name in texts)
-    special = (taxonomy, excluded, possible, entries.scores)
-    if not marked and not empty.any() and all(one is None for one in special):
+    if not marked and not empty.any() and taxonomy is None and entries.scores is None:
         names = classes or order(list(dict.fromkeys(name for name in entries.names if name)))
         plain = names_to_numbers(*entries[:3], names, row)
         if classes is None:
             warn_of_similar_names(names, plain.numbers)
         return plain
 
-    known = set(classes or ())
-    columns = [_Column(entries, "candidate", row, taxonomy, known)]
-    if excluded is not None:
-        columns.append(_Column(excluded, "excluded class", row, taxonomy, known))
-    lists = None
-    if possible is not None:
-        used = np.isin(possible.lists.rows, possible.of_row)
-        lists = _Column(possible.lists, "possible class", possible.row, taxonomy, known, used)
+    meanings = _Meanings(entries, row, taxonomy, set(classes or ()))
     if classes is not None:
         names = list(classes)
     elif taxonomy is not None:
         names = order(taxonomy.leaves)
     else:
-        meanings = [column.meanings for column in ([*columns, lists] if lists else columns)]
-        found = (name for one in meanings for _, members in one.values() for name in members)
-        names = order(list(dict.fromkeys(found)))
+        names = order(list(dict.fromkeys(name for name, _ in meanings.names.values())))
     if not names:
         which = f"No cell names a class, so it is not known what {row(0)} stands for"
         raise InputError(f"{which}: name the classes in some cells.")
-    for column in columns:
-        column.look_up(names)
-    if lists is not None:
-        lists.look_up(names, lenient=True)
-    size_only = SetRules(check_size=rules.check_size)
-    sets = _sets_of(columns, rules, lists and _sets_of([lists], size_only))
+    sets = meanings.sets(names, rules)
     numbers = sets.indices.astype(np.int64)
-    if classes is None and (taxonomy is not None or possible is not None):
+    if classes is None and taxonomy is not None:
         remaining, numbers = np.unique(numbers, return_inverse=True)
         names = [names[number] for number in remaining]
-    if classes is None and taxonomy is None:
+    elif classes is None:
         warn_of_similar_names(names, numbers)
     scores = None if entries.scores is None else sets.data
     return FlatSets(sets.indptr, numbers, len(names), tuple(names), scores)
 
 
-class _Column:
-    """The distinct entries of a column, and the classes that each of them stands for."""
+class _Meanings:
+    """What each distinct entry stands for."""
 
     def __init__(
-        self,
-        entries: Entries,
-        what: str,
-        row: RowName,
-        taxonomy: Taxonomy | None,
-        known: set[Hashable],
-        used: Mask | slice = slice(None),
+        self, entries: Entries, row: RowName, taxonomy: Taxonomy | None, known: set[Hashable]
     ) -> None:
-        self.entries, self.what, self.row = entries, what, row
+        self.entries, self.row = entries, row
         self.excludes, self.every = (np.zeros(len(entries.names), dtype=bool) for _ in range(2))
-        self.meanings: dict[int, tuple[str, tuple[str, ...]]] = {}  # a name and its classes
-        for code in np.unique(entries.codes[used]).tolist():
+        self.names: dict[int, tuple[str, tuple[str, ...]]] = {}  # a name and its classes
+        for code in np.unique(entries.codes).tolist():
             name: str | None = entries.names[code]
             if code < entries.n_marked and name not in known:
                 self.excludes[code], name = _without_mark(entries.names[code])
@@ -165,43 +123,83 @@ class _Column:
                 if not name:
                     example = "write !dog for every class but dog"
                     raise InputError(f"{shown(entries.names[code])} without a name: {example}")
-                members = (name,) if taxonomy is None else taxonomy.classes_below(name)
+                below = (name,) if taxonomy is None else taxonomy.classes_below(name)
             except InputError as error:
                 raise self._error(code, error) from None
-            self.meanings[code] = name, members
+            self.names[code] = name, below
 
     def _error(self, code: int, problem: object) -> InputError:
         first = row_at(int(np.argmax(self.entries.codes == code)), self.entries.indptr)
-        return InputError(f"{self.row(first)} has the {self.what} {problem}.")
+        return InputError(f"{self.row(first)} has the candidate {problem}.")
 
-    def look_up(self, classes: Sequence[Any], *, lenient: bool = False) -> None:
-        """Look up all names; those that are not classes are ignored if `lenient`, else refused."""
+    def _numbers(self, classes: Sequence[Any]) -> Any:
+        """The classes of each distinct entry, a sparse matrix (entries, classes)."""
         number = {name: i for i, name in enumerate(classes)}
-        self.n_classes = len(classes)
-        numbers: list[Sequence[int]] = [()] * len(self.entries.names)
-        for code in np.flatnonzero(self.every).tolist():
-            numbers[code] = range(len(classes))
-        for code, (written, members) in self.meanings.items():
-            numbers[code] = [number[name] for name in members if name in number]
-            if not numbers[code] and not lenient:
+        numbers: list[Sequence[int]] = [
+            range(len(classes)) if every else () for every in self.every.tolist()
+        ]
+        for code, (written, below) in self.names.items():
+            numbers[code] = [number[name] for name in below if name in number]
+            if not numbers[code]:
                 raise self._error(code, unknown_class_error(written, classes))
         flat = np.fromiter(chain.from_iterable(numbers), dtype=np.int64)
         indptr = np.cumsum([0, *map(len, numbers)])
-        shape = (len(numbers), len(classes))
-        # Sparse (distinct entries, classes): a product with it expands the entries of rows.
-        self.expansion = csr_matrix((np.ones(len(flat), dtype=bool), flat, indptr), shape)
-        self.sizes = np.diff(indptr)
+        ones = np.ones(len(flat), dtype=bool)
+        return csr_matrix((ones, flat, indptr), (len(numbers), len(classes)))
 
-    def expand_entries(self, chosen: Mask, scores: npt.NDArray[np.float64] | None = None) -> Any:
-        """What the chosen entries of each row stand for, as a sparse matrix (rows, classes).
+    def sets(self, classes: Sequence[Any], rules: SetRules) -> Any:
+        """The sets of all rows, a sparse matrix (rows, classes) with the scores as its values."""
+        rows, codes, scores = self.entries.rows, self.entries.codes, self.entries.scores
+        n_rows = len(self.entries.indptr) - 1
+        numbers = self._numbers(classes)
+        sizes = np.diff(numbers.indptr)
 
-        Several classes share the score of an entry.
-        """
-        codes = self.entries.codes[chosen]
-        values = np.ones(len(codes), dtype=bool) if scores is None else scores / self.sizes[codes]
-        indptr = np.concatenate([[0], np.cumsum(chosen)])[self.entries.indptr]
-        shape = (len(indptr) - 1, len(self.sizes))
-        return csr_matrix((values, codes, indptr), shape) @ self.expansion
+        def rows_with(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+            return np.asarray(np.bincount(rows[mask], minlength=n_rows) > 0)
+
+        out = self.excludes[codes]
+        every = self.every[codes] & ~out
+        named = ~out & ~every
+        full = rows_with(every) | (~rows_with(named) & (rows_with(out) | (rules.empty == "all")))
+        if scores is not None:
+            scored = named & (scores != 0)
+            for wrong, problem in (
+                (rows_with(named) & rows_with(every), "both * and candidates with scores"),
+                (rows_with(named) & ~rows_with(scored), "only candidates with the score 0"),
+            ):
+                if wrong.any():
+                    first = self.row(int(np.argmax(wrong)))
+                    raise InputError(f"{first} has {problem}: correct its scores.")
+            named = scored
+        named &= ~full[rows]
+        rules.check_size(int(sizes[codes[named | out]].sum() + full.sum() * len(classes)))
+
+        def expanded(chosen: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Any:
+            indptr = np.concatenate([[0], np.cumsum(chosen)])[self.entries.indptr]
+            shape = (n_rows, len(self.entries.names))
+            return csr_matrix((values, codes[chosen], indptr), shape) @ numbers
+
+        # Several classes share the score of an entry.
+        values = np.ones(named.sum(), dtype=bool)
+        if scores is not None:
+            values = scores[named] / sizes[codes[named]]
+        found = expanded(named, values)
+        every_class = csr_matrix(np.ones((1, len(classes)), dtype=bool))
+        of_full = np.zeros(full.sum(), dtype=np.int64)
+        ends = np.concatenate([[0], np.cumsum(full)])
+        found = found + csr_matrix((full[full], of_full, ends), (n_rows, 1)) @ every_class
+        if out.any():
+            removed = expanded(out, np.ones(out.sum(), dtype=bool))
+            found = found.astype(np.float64)
+            found = found - found.multiply(removed)
+            found.eliminate_zeros()
+            lost = np.flatnonzero(np.diff(found.indptr) == 0)
+            if len(lost):
+                more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
+                problem = "excludes all of its candidates: correct or drop the row"
+                raise InputError(f"{self.row(int(lost[0]))}{more} {problem}.")
+        found.sort_indices()
+        return found
 
 
 def _without_mark(entry: str) -> tuple[bool, str | None]:
@@ -216,82 +214,3 @@ def names_in(entries: Entries) -> list[str]:
     marked, literal = entries.names[: entries.n_marked], entries.names[entries.n_marked :]
     names = [*(_without_mark(name)[1] for name in marked), *literal]
     return list(dict.fromkeys(name for name in names if name))
-
-
-def _sets_of(columns: Sequence[_Column], rules: SetRules, lists: Any = None) -> Any:
-    """The sets of all rows, a sparse matrix (rows, classes) with the scores as its values.
-
-    `columns` are the candidates and, if they have a column, the excluded classes; `lists` are the
-    possible classes, a sparse matrix (lists, classes).
-    """
-    column, *excluded = columns
-    entries, row, n_classes = column.entries, column.row, column.n_classes
-    n_rows, rows = len(entries.indptr) - 1, entries.rows
-    codes, scores = entries.codes, entries.scores
-
-    def rows_with(mask: Mask) -> Mask:
-        return np.asarray(np.bincount(rows[mask], minlength=n_rows) > 0)
-
-    out, every = column.excludes[codes], column.every[codes] & ~column.excludes[codes]
-    named = ~out & ~every
-    excludes = rows_with(out)
-    for other in excluded:
-        excludes |= np.diff(other.entries.indptr) > 0
-    full = rows_with(every) | (~rows_with(named) & (excludes | (rules.empty == "all")))
-    if scores is not None:
-        scored = named & (scores != 0)
-        for wrong, problem in (
-            (rows_with(named) & rows_with(every), "both * and candidates with scores"),
-            (rows_with(named) & ~rows_with(scored), "only candidates with the score 0"),
-        ):
-            if wrong.any():
-                raise InputError(f"{row(int(np.argmax(wrong)))} has {problem}: correct its scores.")
-        named = scored
-    named &= ~full[rows]
-    # The last list has every class; it is that of rows whose list is −1.
-    choices = csr_matrix(np.ones((1, n_classes), dtype=bool))
-    of_row = np.full(n_rows, -1)
-    if lists is not None and rules.possible is not None:
-        choices, of_row = vstack([lists, choices], "csr"), rules.possible.of_row
-    removed = [(column, out)]
-    removed += [(other, np.ones(len(other.entries.codes), dtype=bool)) for other in excluded]
-    size = column.sizes[codes[named]].sum() + np.diff(choices.indptr)[of_row[full]].sum()
-    size += sum(one.sizes[one.entries.codes[chosen]].sum() for one, chosen in removed)
-    rules.check_size(int(size))
-
-    found = column.expand_entries(named, None if scores is None else scores[named])
-    list_of_row = of_row[full] % choices.shape[0]
-    ends = np.concatenate([[0], np.cumsum(full)])
-    found = (
-        found + csr_matrix((full[full], list_of_row, ends), (n_rows, choices.shape[0])) @ choices
-    )
-    found.sort_indices()
-
-    def without(dropped: Mask, problem: Callable[[int], str]) -> Any:
-        """The sets without some of their entries; a row that loses all of them is refused."""
-        kept = ~dropped
-        indptr = np.concatenate([[0], np.cumsum(kept)])[found.indptr]
-        lost = np.flatnonzero((np.diff(indptr) == 0) & (np.diff(found.indptr) > 0))
-        if len(lost):
-            i, more = int(lost[0]), f" ({len(lost)} such rows)" if len(lost) > 1 else ""
-            raise InputError(f"{row(i)}{more} {problem(i)}: correct or drop the row.")
-        return csr_matrix((found.data[kept], found.indices[kept], indptr), found.shape)
-
-    for one, chosen in removed:
-        if chosen.any():
-            dropped = np.isin(_entry_numbers(found), _entry_numbers(one.expand_entries(chosen)))
-            found = without(dropped, lambda _: "excludes all of its candidates")
-    if lists is not None and rules.possible is not None:
-        where = rules.possible.where
-        at = np.repeat(of_row, np.diff(found.indptr))
-        dropped = (at >= 0) & ~np.isin(at * n_classes + found.indices, _entry_numbers(lists))
-        found = without(dropped, lambda i: f"has no candidate that is possible {where(of_row[i])}")
-    return found
-
-
-def _entry_numbers(sets: Any) -> Numbers:
-    """A number for each entry of a sparse matrix of sets: row times classes, plus class."""
-    n_rows, n_classes = sets.shape
-    rows = np.repeat(np.arange(n_rows, dtype=np.int64), np.diff(sets.indptr))
-    keys: Numbers = rows * n_classes + sets.indices
-    return keys

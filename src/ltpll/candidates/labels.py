@@ -90,7 +90,7 @@ def _is_set(row: Any, known: set[Hashable]) -> bool:
 def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     """The names in sets that are not known; what is not a set is refused later."""
     cells = [parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)]
-    texts = TextSets(SEPARATOR, classes=known)
+    texts = TextSets(SEPARATOR)
     texts.add_parsed(cells, 0)
     found: dict[Hashable, None] = dict.fromkeys(names_in(texts.entries(known)))
     for row in rows:

@@ -185,7 +185,7 @@ def _read_rows(
     if missing:
         rows = ["" if is_missing_value(row) else row for row in rows]
     names = None if classes is None else check_class_names(classes)
-    sets = TextSets(separator, classes=names)
+    sets = TextSets(separator)
     if rows and all(isinstance(row, str) for row in rows):
         for first in range(0, len(rows), CELLS_AT_ONCE):
             part = rows[first : first + CELLS_AT_ONCE]
@@ -202,7 +202,7 @@ def _read_rows(
                 raise InputError(f"{which}: write them as text, or omit the two.")
             return _read_labels(labels, np.append(0, np.cumsum(sizes)), names, n_classes)
         of_label = np.repeat(np.arange(len(rows)), sizes)
-        sets.add_lists(as_texts(labels, of_label), sizes, 0)
+        sets.add_lists(as_texts(labels, of_label), sizes)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
     return class_sets(sets.entries(known), names, rules)
 

@@ -120,8 +120,8 @@ class Candidates:
             source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or
                 pyarrow), a list of sets, or a list, array or column (pandas, polars, pyarrow) of
                 lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"`
-                (every class) or `"cat:0.7|dog:0.3"` (with scores, see `from_scores`); or a list of
-                dictionaries with a score for each name. Names in lists are literal, and blanks
+                (every class); or a list of dictionaries with a score for each name (see
+                `from_scores`). Names in lists are literal, and blanks
                 around names are dropped.
             classes: The names of the classes in order; by default the column names of a table, or
                 the sorted names that occur.

@@ -42,10 +42,10 @@ ReadingProgress = Callable[[str, int, int], None]
 class TableSource:
     """Where examples are read from: a table, and its pictures or features if it holds no features.
 
-    The table may be a pattern for several; a .mat file; JSON of a labelling tool or detector; or a
-    folder of pictures, which is also given as `images`. An `encoder` turns columns of any kind into
-    numbers, and joins them with the features of pictures or of another file; it is fitted to the
-    rows for training, unless it is already. Without one, such columns are refused or left out.
+    The table may be JSON of a labelling tool or SpeciesNet, or a folder of pictures, which is also
+    given as `images`. An `encoder` turns columns of any kind into numbers, and joins them with the
+    features of pictures or of another file; it is fitted to the rows for training, unless it is
+    already. Without one, such columns are refused or left out.
     """
 
     table: Path

@@ -25,7 +25,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.run import Record, read_checked
 from ltpll.runs.run_files import RunFile
-from ltpll.tables.opening import READABLE, is_pattern, open_table
+from ltpll.tables.opening import READABLE, open_table
 from ltpll.tables.reading import Reading
 from ltpll.training.checkpoint import read_checkpoint
 
@@ -68,13 +68,13 @@ def source_for_new_table(
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
         of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
-        names_kept = [name for name in ("path", "control", "objects") if name in of_kind]
+        names_kept = [name for name in ("path", "control") if name in of_kind]
         same: dict[str, Any] = {name: getattr(reading, name) for name in names_kept}
         reading = Reading(**same)
     names: Sequence[str] = ()
     if is_folder:
         reading, names = Reading(), ("path",)
-    elif not is_json and (table.suffix.lower() in READABLE or is_pattern(table)):
+    elif not is_json and table.suffix.lower() in READABLE:
         try:
             names = open_table(table, reading.sheet).names
         except InputError:  # it has no sheet of this name: its only one is read
@@ -100,22 +100,16 @@ def _for_new_table(before: Reading, names: Sequence[str], *, by_id: bool, by_pat
     changes: dict[str, Any] = {
         **dict.fromkeys(("group", "top_k", "mass")),
         **dict.fromkeys(("class_columns", "probability_columns"), ()),
-        **{
-            what: name if (name := getattr(before, what)) in names else None
-            for what in ("label", "excluded", "possible", "site")
-        },
+        "label": before.label if before.label in names else None,
     }
-    for what in ("taxonomy", "possible_at"):
-        path = getattr(before, what)
-        changes[what] = path if path is not None and Path(path).is_file() else None
-    if before.taxonomy != changes["taxonomy"] and before.candidates in names:
+    if before.taxonomy is not None and not Path(before.taxonomy).is_file():
+        changes["taxonomy"] = None
+    if "taxonomy" in changes and before.candidates in names:
         raise InputError(
             "The candidate sets of the new table cannot be read, because the taxonomy "
             f"{before.taxonomy} of the run is gone: restore it, or drop the column of sets, which "
             "predictions do not need."
         )
-    if changes["site"] is None or changes["possible_at"] is None:
-        changes["site"] = changes["possible_at"] = None
     # Without all three columns of annotations, there is one row per example; tasks may be its ids.
     if not all(getattr(before, name) in names for name in ANNOTATION):
         if before.task in names and before.id not in names:

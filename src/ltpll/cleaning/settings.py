@@ -48,8 +48,8 @@ class DataFiles:
     """The files that examples and earlier knowledge are read from."""
 
     table: str | None = None
-    """Examples and their candidate labels: a table (.csv, .tsv, .parquet, .xlsx or .jsonl), or a
-    pattern for several; .mat; .json of a labelling tool; or a folder of pictures."""
+    """Examples and their candidate labels: a table (.csv, .tsv, .parquet, .xlsx or .jsonl),
+    .json of a labelling tool, or a folder of pictures."""
     images: str | None = None
     """Folder of the pictures that the column path (or id) names."""
     features: str | None = None

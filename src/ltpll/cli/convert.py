@@ -1,4 +1,4 @@
-"""The convert command: files of labelling tools, detectors and MATLAB, as plain tables."""
+"""The convert command: files of labelling tools and SpeciesNet, as plain tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ltpll.cli.outputs import check_outputs
 from ltpll.formatting import command, counted
 
 
-@takes_settings("table.objects", "table.control", "table.path", "table.top_k", "table.mass")
+@takes_settings("table.control", "table.path", "table.top_k", "table.mass")
 def convert(
     job: TrainJob,
     context: typer.Context,
@@ -22,15 +22,14 @@ def convert(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Export of Label Studio, predictions of SpeciesNet, results of MegaDetector, "
-            "annotations of COCO (.json, .jsonl), or a MATLAB file (.mat).",
+            help="Export of Label Studio, or predictions of SpeciesNet (.json, .jsonl).",
         ),
     ],
     out: TableOut,
 ) -> None:
-    """Write the file of a labelling tool, a detector or MATLAB as a table that `ltpll train` reads.
+    """Write the file of a labelling tool or SpeciesNet as a table that `ltpll train` reads.
 
-    Votes of several annotators become one row each; scores are written behind the names.
+    Votes of several annotators become one row each; scores are written as JSON.
     """
     from ltpll.cli.progress import reading_progress
     from ltpll.convert.open import read_as_plain_table

@@ -49,9 +49,8 @@ def describe(
 ) -> None:
     """Describe candidate sets: their sizes, their origin, and the class prior.
 
-    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of
-    zeros and ones (rows × classes), a MATLAB file with the arrays data and partial_target, or a
-    .json file of a labelling tool or a detector.
+    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, or a .json file
+    of a labelling tool or SpeciesNet.
     """
     from ltpll.analysis import describe as describe_sets
     from ltpll.convert.open import read_candidates

@@ -19,7 +19,7 @@ from ltpll.runs.run import run_of_file
 # The parameters that name what a command writes; all others may name inputs.
 OUTPUTS = ("out", "onnx", "json_file")
 # What a run is made from, as its record names it.
-SOURCES = ("table", "features", "taxonomy", "possible_at")
+SOURCES = ("table", "features", "taxonomy")
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
@@ -53,11 +53,9 @@ def check_outputs(
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
-    from ltpll.tables.opening import matching_files
-
     given = (value for name, value in context.params.items() if name not in OUTPUTS)
     for path in (path for value in given for path in _paths(value)):
-        yield from ((file, "an input of this command") for file in matching_files(path))
+        yield path, "an input of this command"
         try:
             source = parse_json((path / "result.json").read_bytes())["source"]
             made_from = {**source["reading"], **source}
@@ -66,8 +64,7 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
         # Paths were given from a folder that the record does not name, often one above the run.
         for folder, what in product((Path(), *followed(path).parents), SOURCES):
             for one in _paths(made_from.get(what)):
-                files = matching_files(folder / one)
-                yield from ((file, f"the {what} of the run {path}") for file in files)
+                yield folder / one, f"the {what} of the run {path}"
 
 
 def _paths(value: Any) -> list[Path]:

@@ -38,7 +38,7 @@ def train(
         typer.Argument(
             metavar="TABLE",
             help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .xlsx, "
-            ".jsonl, .mat; .json of a labelling tool; a quoted pattern such as 'part-*.csv'; or a "
+            ".jsonl; .json of a labelling tool; or a "
             "folder of pictures in folders named by their candidates.",
         ),
     ] = None,

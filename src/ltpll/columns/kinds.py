@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ltpll.columns.cells import CellError, Texts, as_numbers, as_texts, date_order
 from ltpll.errors import shown
+from ltpll.tables.columns import are_levels
 
 Kind = Literal["number", "category", "date", "text", "ignore"]
 KINDS: tuple[Kind, ...] = ("number", "category", "date", "text", "ignore")
@@ -20,8 +22,6 @@ DIFFERING = 0.5  # distinct texts, as a share of all
 NAMES = 0.95  # distinct texts, as a share of all, from which they name the rows
 LIKE_IDS = "another text in nearly every row, as ids have"
 FEW_ROWS = 20  # with fewer, distinct values say nothing
-FEW_LEVELS = 20  # distinct cells, at most, of numbers and words that are levels
-LEVEL_ROWS, LEVEL_SHARE = 5, 0.01  # at least, in which each of the words is
 
 
 class Recognised(NamedTuple):
@@ -53,7 +53,8 @@ def recognise(name: str, values: Any) -> Recognised:
     numeric = pd.to_numeric(pd.Series(known), errors="coerce").notna().to_numpy()
     if numeric.all():
         return _of_numbers(as_numbers(name, values))
-    if numeric.mean() > 0.5 and not _are_levels(known, known[~numeric]):
+    words = [*Counter(known[~numeric].tolist()).values()]
+    if numeric.mean() > 0.5 and not are_levels(len(set(known.tolist())), words, len(known)):
         word = shown(known[~numeric][0])
         raise CellError(
             f"The column {shown(name)} holds numbers in {int(numeric.sum()):,} rows, but also "
@@ -62,13 +63,6 @@ def recognise(name: str, values: Any) -> Recognised:
     if date_order(name, known) is not None:
         return Recognised("date")
     return _of_texts(known)
-
-
-def _are_levels(known: Texts, words: Texts) -> bool:
-    """Whether numbers and words are levels, such as 2, 3, 4 and "5 or more", and none a mistake."""
-    _, rows = np.unique(words, return_counts=True)
-    often = rows.min() >= max(LEVEL_ROWS, LEVEL_SHARE * len(known))
-    return bool(often and len(set(known.tolist())) <= FEW_LEVELS)
 
 
 def _constant() -> Recognised:

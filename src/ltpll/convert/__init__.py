@@ -1,1 +1,1 @@
-"""Convert: the files of labelling tools, detectors and MATLAB, as one kind of table."""
+"""Convert: the files of labelling tools and SpeciesNet, as one kind of table."""

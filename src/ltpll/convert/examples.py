@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,21 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.candidates.cells import SEPARATOR
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.tables.memory_limits import check_expansion
 from ltpll.tables.opening import text_array
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress
 
-# Names that mean nothing else in a cell; others are written as JSON.
-PLAIN_NAME = re.compile(r"\w[\w .()-]*")
-Kind = type | tuple[type, ...]
-ID: Kind = (int, str)
-NUMBER: Kind = (int, float)
-KINDS: dict[Kind, str] = {str: "text", list: "a list", ID: "a number or text", NUMBER: "a number"}
+KINDS: dict[type, str] = {str: "text", list: "a list"}
 
 
 # ---- objects of JSON -----------------------------------------------------------------------------
@@ -41,18 +32,18 @@ class JsonFile:
     on_progress: ReadProgress | None
 
 
-def member(value: Any, key: str, kind: Kind) -> Any:
-    """A member of an object if it has this type, otherwise None; true and false are not numbers."""
+def member(value: Any, key: str, kind: type) -> Any:
+    """A member of an object if it has this type, otherwise None."""
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, kind) and not isinstance(found, bool) else None
+    return found if isinstance(found, kind) else None
 
 
-def required(where: str, value: Any, /, **kinds: Kind) -> list[Any]:
+def required(where: str, value: Any, /, **kinds: type) -> list[Any]:
     """The members of an object, each of which must have its type; text must not be blank.
 
     Examples:
-        >>> required("Entry 1", {"id": 3, "name": "fox", "score": 0.5}, id=int, name=str)
-        [3, 'fox']
+        >>> required("Entry 1", {"name": "fox", "scores": [0.5]}, name=str, scores=list)
+        ['fox', [0.5]]
     """
     found = [member(value, key, kind) for key, kind in kinds.items()]
     for key, one in zip(kinds, found, strict=True):
@@ -87,10 +78,7 @@ class Converted:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         names = self.columns.get("task", self.columns.get("id"))
-        arrays = [
-            pa.array(values) if isinstance(values, np.ndarray) else text_array(path, values)
-            for values in self.columns.values()
-        ]
+        arrays = [text_array(path, values) for values in self.columns.values()]
         table = ArrowTable(
             pa.table(arrays, names=[*self.columns]),
             path,
@@ -101,55 +89,6 @@ class Converted:
         if self.urls is not None:
             urls = np.asarray([self.urls[name] for name in found.ids.tolist()], dtype=object)
         return replace(found, columns=self.fields, urls=urls, notes=self.notes)
-
-
-def with_sets(
-    source: JsonFile,
-    columns: Mapping[str, Sequence[Any]],
-    sets: Sequence[Sequence[str] | Mapping[str, float]],
-    reading: Reading,
-    row: str,
-    notes: tuple[str, ...] = (),
-) -> Converted:
-    """Examples with candidate sets, of which some are empty.
-
-    If candidates are needed, examples without them are skipped; otherwise labels do not matter
-    unless every example has some and all of them are classes.
-    """
-    reading = replace(reading, classes=source.reading.classes, scores=source.reading.scores)
-    known = source.reading.classes
-    if not source.needs_candidates and not (
-        all(sets) and (known is None or {name for one in sets for name in one} <= {*known})
-    ):
-        columns = {name: values for name, values in columns.items() if name != "label"}
-        return Converted(columns, reading, row, notes)
-    kept = [i for i, one in enumerate(sets) if one]
-    columns = {name: [values[i] for i in kept] for name, values in columns.items()}
-    cells = as_cells([sets[i] for i in kept])
-    advice = "an example has too many candidates"
-    check_expansion(source.path, source.path.stat().st_size, sum(map(len, cells)), advice)
-    columns = {"id": columns.pop("id"), "candidates": cells, **columns}
-    return Converted(columns, reading, row, notes)
-
-
-def as_cells(sets: Sequence[Sequence[str] | Mapping[str, float]]) -> list[str]:
-    """Sets as text, with scores if there are some, such as `fox:0.6|dog:0.3`.
-
-    Examples:
-        >>> as_cells([["cat", "dog"], ["fox"]])
-        ['cat|dog', 'fox']
-    """
-    distinct = {id(one): one for one in sets}
-    plain = all(map(PLAIN_NAME.fullmatch, {name for one in distinct.values() for name in one}))
-    cells = {}
-    for key, one in distinct.items():
-        if not plain:
-            cells[key] = json.dumps(one, ensure_ascii=False)
-        elif isinstance(one, Mapping):
-            cells[key] = SEPARATOR.join(f"{name}:{score!r}" for name, score in one.items())
-        else:
-            cells[key] = SEPARATOR.join(one)
-    return [cells[id(one)] for one in sets]
 
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:

@@ -13,20 +13,20 @@ from ltpll.convert.examples import Converted, JsonFile, listed, member, required
 from ltpll.errors import InputError, shown
 from ltpll.files import write_when_complete
 from ltpll.formatting import counted, format_names
-from ltpll.pictures.files import SUFFIXES
 from ltpll.tables.json_stream import json_items
 from ltpll.tables.reading import Reading
 
 PICTURE = "image"  # the usual name of the picture in the data of a task
 OBJECT = "image"  # the usual name of what is labelled, in the labelling interface
 CONTROL = "choice"  # the usual name of the question, in the labelling interface
+TASK = {"data", "annotations", "completions"}  # of which a task has one
 
 
 # ---- exports -------------------------------------------------------------------------------------
 
 
 def read_label_studio(source: JsonFile) -> Converted:
-    """Read an export in the format JSON or JSON-MIN, or the same tasks one per line.
+    """Read an export in the format JSON, or the same tasks one per line.
 
     Annotations that are marked as ground truth are true labels, and no votes.
 
@@ -35,7 +35,7 @@ def read_label_studio(source: JsonFile) -> Converted:
     """
     tasks = _Tasks(source)
     for key, number, entry in json_items(source.path, source.on_progress):
-        if not isinstance(entry, dict) or key:
+        if key or not isinstance(entry, dict) or not entry.keys() & TASK:
             raise InputError(
                 f"Entry {number} of {source.path} is not a task of Label Studio: export the "
                 "project again as JSON."
@@ -78,27 +78,23 @@ class _Tasks:
 
     def __init__(self, source: JsonFile) -> None:
         self.source, reading = source, source.reading
-        self.picture = reading.path if reading.path != Reading.path else None
+        self.picture = reading.path
         self.wanted = None if reading.control is None else reading.control.partition(":")[0]
         self.urls: dict[str, str | None] = {}  # by task
         self.questions: dict[str, _Question] = {}
         self.n_ignored = 0
 
     def add(self, name: str, entry: dict[str, Any]) -> None:
-        """Add a task with all its annotations, or with the one of a minimal export."""
+        """Add a task with all its annotations."""
         where = f"The task {shown(name)} of {self.source.path}"
-        if entry.keys() & {"data", "annotations", "completions"}:
-            if name in self.urls:
-                raise InputError(f"{where} occurs twice: export every task once.")
-            of_task = "annotations" if "annotations" in entry else "completions"
-            data, annotations = entry.get("data"), listed(where, entry, of_task)
-        else:
-            data, annotations = entry, [self._only_annotation(entry)]
-        if not self.urls and self.picture is None and self.source.reading.path is not None:
-            self.picture = _picture_member(self.source.path, data)
-        if name not in self.urls:
-            key = self.picture
-            self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
+        if name in self.urls:
+            raise InputError(f"{where} occurs twice: export every task once.")
+        of_task = "annotations" if "annotations" in entry else "completions"
+        data, annotations = entry.get("data"), listed(where, entry, of_task)
+        if not self.urls and self.picture == Reading.path:
+            self.picture = None if member(data, PICTURE, str) is None else PICTURE
+        key = self.picture
+        self.urls[name] = None if key is None else required(where, data, **{key: str})[0]
         for position, annotation in enumerate(annotations):
             found = False
             for result in listed(where, annotation, "result"):
@@ -115,19 +111,6 @@ class _Tasks:
                         _add_choice(question, where, name, None if is_true else by, choice)
                     found = True
             self.n_ignored += not found
-
-    def _only_annotation(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The annotation in an entry of a minimal export, as other exports write it."""
-        called = self.wanted or CONTROL
-        given = answer.get(called)
-        choices: list[Any] = []
-        for one in given if isinstance(given, list) else [given]:
-            if isinstance(one, dict):
-                choices += member(one, "choices", list) or []
-            elif one not in (None, ""):
-                choices.append(one)
-        result = {"from_name": called, "value": {"choices": choices}}
-        return {"completed_by": answer.get("annotator"), "result": [result]}
 
     def converted(self) -> Converted:
         """One row for each vote, or for each task if candidates are not needed and some lack."""
@@ -183,8 +166,7 @@ class _Tasks:
             raise InputError(
                 f"The tasks of {self.source.path} have no choices to learn from (annotations are "
                 "missing, empty, cancelled, of another kind, or ground truth, which is only for "
-                "evaluation): export a project in which annotators chose labels, or name the "
-                "question of a minimal export with --control."
+                "evaluation): export a project in which annotators chose labels."
             )
         what = "choices for several questions"
         if chosen is not None:
@@ -214,27 +196,6 @@ def _add_choice(
             f"{where} has several ground truths: a task has one true label; correct it in Label "
             "Studio."
         )
-
-
-def _looks_like_picture(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    is_address = "://" in value or value.startswith("/data/")
-    return is_address or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
-
-
-def _picture_member(path: Path, data: Any) -> str | None:
-    """The member of a task's data that holds the picture; None if there is none."""
-    if member(data, PICTURE, str) is not None:
-        return PICTURE
-    members = data.items() if isinstance(data, dict) else ()
-    found = [name for name, value in members if _looks_like_picture(value)]
-    if len(found) > 1:
-        raise InputError(
-            f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): "
-            "name one with --path."
-        )
-    return found[0] if found else None
 
 
 # ---- pre-annotations -----------------------------------------------------------------------------

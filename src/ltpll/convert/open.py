@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ltpll.candidates import Candidates
-from ltpll.convert.coco import read_coco
-from ltpll.convert.detections import read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
-from ltpll.convert.label_studio import read_label_studio
-from ltpll.convert.matlab import convert_mat
+from ltpll.convert.label_studio import TASK, read_label_studio
+from ltpll.convert.speciesnet import PICTURE, read_speciesnet
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
 from ltpll.pictures.files import list_pictures
 from ltpll.tables.json_stream import JSON_SUFFIXES, LINES, json_items
-from ltpll.tables.opening import ARRAY_SUFFIXES, open_table, read_array
+from ltpll.tables.opening import open_table
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
 
-Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
+Format = Literal["Label Studio", "SpeciesNet"]
 READERS: dict[Format, Callable[[JsonFile], Converted]] = {
     "Label Studio": read_label_studio,
     "SpeciesNet": read_speciesnet,
-    "MegaDetector": read_megadetector,
-    "COCO": read_coco,
 }
 # The options of `Reading` that a format has; all others name columns of a table.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass", "scores"),
-    "MegaDetector": ("top_k", "mass", "scores"),
-    "COCO": ("objects",),
 }
 
 
@@ -47,7 +40,7 @@ def read_label_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table, a .mat file, JSON of a labelling tool or detector, or a folder of pictures.
+    """Read a table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
 
     The sets of a folder's pictures are the names of the folders in it, such as `cat|fox`; those of
     pictures that are in none of them are empty. If all of these folders are splits, such as `train`
@@ -92,8 +85,6 @@ def _converted(
     path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
 ) -> Converted | None:
     """The file of another program as a table; None for a table or a folder."""
-    if path.suffix.lower() == ".mat" and not path.is_dir():
-        return convert_mat(path, reading, needs_candidates)
     if path.is_dir() or not is_tool_file(path):
         return None
     reading.check(is_json=True)
@@ -101,8 +92,8 @@ def _converted(
     if tool is None:
         raise InputError(
             f"{path} is none of the JSON files that are understood: give an export of Label Studio "
-            "(JSON or JSON-MIN), predictions of SpeciesNet, results of MegaDetector, or "
-            "annotations of COCO; or a table (.csv, .tsv, .parquet, .xlsx, .jsonl)."
+            "(JSON, not JSON-MIN), predictions of SpeciesNet, or a table (.csv, .tsv, .parquet, "
+            ".xlsx, .jsonl)."
         )
     known = (*OPTIONS[tool], "classes")
     for name in reading.given():
@@ -127,20 +118,13 @@ def is_tool_file(path: Path) -> bool:
 def json_format(path: Path) -> Format | None:
     """The tool that wrote a file, by its beginning; None if it is none of those understood."""
     require_file(path)
-    of_tasks = {"data", "annotations", "completions", "annotator", "annotation_id"}
     for key, _, value in json_items(path):
         names = value.keys() if isinstance(value, dict) else set()
         if "candidates" not in names:
-            if key == "" and names & of_tasks:
+            if key == "" and names & TASK:
                 return "Label Studio"
-            if key in ("", "predictions") and "filepath" in names:
+            if key in ("", "predictions") and PICTURE in names:
                 return "SpeciesNet"
-            if key in ("detection_categories", "classification_categories"):
-                return "MegaDetector"
-            if key in ("", "images") and "file" in names:
-                return "MegaDetector"
-            if {"images": "file_name", "annotations": "image_id"}.get(key) in names:
-                return "COCO"
         if key == "":
             return None
     return None
@@ -151,8 +135,8 @@ def read_as_plain_table(
 ) -> Converted:
     """Read a file of another program as a table with the same examples, sets and labels.
 
-    Where the file has scores, candidates are written with them, as in `fox:0.6|dog:0.3`. Where it
-    has votes of annotators, the table has one row for each vote.
+    Where the file has scores, candidates are written with them, as in `{"fox": 0.6, "dog": 0.3}`.
+    Where it has votes of annotators, the table has one row for each vote.
 
     Raises:
         InputError: The file cannot be read, or is a table already.
@@ -160,11 +144,11 @@ def read_as_plain_table(
     made = _converted(path, reading, True, on_progress)
     if made is None:
         raise InputError(
-            f"{path} is not a file of a labelling tool, a detector or MATLAB (.json, .jsonl, "
-            ".ndjson, .mat): tables are read by ltpll train as they are."
+            f"{path} is not a file of a labelling tool or SpeciesNet (.json, .jsonl, .ndjson): "
+            "tables are read by ltpll train as they are."
         )
     made.read(path, needs_candidates=True)  # refuses what training would refuse
-    names = ("annotators", "annotation", "group")
+    names = ("annotators", "annotation")
     return replace(made, reading=Reading(**{name: getattr(made.reading, name) for name in names}))
 
 
@@ -181,22 +165,18 @@ class SetsOfFile(NamedTuple):
 def read_candidates(
     path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
 ) -> SetsOfFile:
-    """Read candidate sets in every way that training can, or from an array of zeros and ones.
+    """Read candidate sets in every way that training can.
 
     Args:
-        path: A table, an .npz, .npy or .mat file, JSON of a labelling tool or detector, or a
-            folder of pictures.
-        column: The column or array that holds the sets; by default the only one, or else the column
-            that `reading` names.
+        path: A table, JSON of a labelling tool or SpeciesNet, or a folder of pictures.
+        column: The column that holds the sets; by default the only one, or else the column that
+            `reading` names.
         reading: How to read a table; ids, paths and features are not read.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
     """
-    kind = path.suffix.lower()
-    if kind in ARRAY_SUFFIXES:
-        return _sets_of_array(path, column, reading)
-    is_table = not (path.is_dir() or kind == ".mat" or is_tool_file(path))
+    is_table = not (path.is_dir() or is_tool_file(path))
     made_of = reading.class_columns or reading.probability_columns or reading.annotators
     if column is not None and (made_of or not is_table):
         raise InputError(
@@ -211,21 +191,3 @@ def read_candidates(
     found = read_label_table(path, reading)
     assert found.candidates is not None
     return SetsOfFile(found.candidates, found.notes)
-
-
-def _sets_of_array(path: Path, column: str | None, reading: Reading) -> SetsOfFile:
-    named = [name for name in reading.given() if name != "candidates"]
-    if column is not None and path.suffix.lower() == ".npy":
-        named = ["--candidates"]
-    if named:
-        raise InputError(f"{path} is an array and not a table: omit {named[0]}.")
-
-    def choose(names: Sequence[str]) -> str:
-        if column is not None or len(names) == 1:
-            return column or names[0]
-        raise InputError(
-            f"{path} has the arrays {format_names(names)}: specify with --candidates which of them "
-            "holds the sets."
-        )
-
-    return SetsOfFile(Candidates.from_matrix(read_array(path, choose)))

@@ -7,18 +7,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ltpll.candidates.taxonomy import Taxonomy, build_taxonomy
+from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 from ltpll.tables.columns import read_texts
 from ltpll.tables.opening import READABLE, open_table
-from ltpll.tables.streaming import require_file
 
 Prior = dict[str, float | list[float]]
 """For each class its share, or a lower and an upper bound of its share."""
 ROUNDING = 1e-6
-LARGEST = 1 << 26  # bytes of a text file
-TAB = 8  # columns to which a tab in front of a name moves, if tabs and spaces are mixed
 
 
 def read_prior(path: Path) -> Prior:
@@ -89,55 +86,21 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
 
 
 def read_taxonomy(path: Path) -> Taxonomy:
-    """Read a taxonomy, whose leaves are the classes.
-
-    A table has the columns `class` and `parent`, and may have a column
-    `rank`; roots have no parent. In any other file, each line is a name, indented under its parent;
-    `genus: Vulpes` says that Vulpes is a genus.
+    """Read a taxonomy from a table with the columns `class` and `parent`; roots have no parent.
 
     Raises:
         InputError: The file cannot be read, a name has two parents, or names form a circle.
     """
-    if path.suffix.lower() in READABLE:
-        table = open_table(path)
-        names, parents, *ranks = read_texts(
-            table, ["class", "parent", *(["rank"] if "rank" in table.names else [])]
-        )
-        rows = zip(names, parents, *(ranks or [[""] * len(names)]), strict=True)
-        return build_taxonomy(rows, table.describe_row)
-    require_file(path)
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
-        lines = path.read_bytes().decode("utf-8-sig").splitlines()
-        numbers = [i for i, line in enumerate(lines) if line.strip()]
-        if not numbers:
-            raise ValueError("it is empty")
-    except ValueError as error:
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error
-        raise InputError(
-            f"{path} cannot be read as a taxonomy ({reason}): write UTF-8 text with one name per "
-            "line, indented under its parent, or a table."
-        ) from None
-
-    def line_of(i: int) -> str:
-        return f"Line {numbers[i] + 1} of {path}"
-
-    entries: list[tuple[str, str, str]] = []  # name, parent and rank of each line
-    above: list[tuple[int, str]] = []  # indentations and names of lines that may hold this one
-    for i, number in enumerate(numbers):
-        line = lines[number].expandtabs(TAB)
-        indentation = len(line) - len(line.lstrip())
-        rank, _, name = (part.strip() for part in line.partition(":"))
-        rank, name = (rank, name) if rank and name else ("", line.strip())
-        closed = indentation
-        while above and above[-1][0] >= indentation:
-            closed = above.pop()[0]
-        if closed != indentation:
+    table = open_table(path)
+    parents: dict[str, str] = {}
+    for i, (name, parent) in enumerate(zip(*read_texts(table, ["class", "parent"]), strict=True)):
+        if not name:
+            which = f"{table.describe_row(i)} has no name"
+            raise InputError(f"{which}: name a class or a group, or drop it.")
+        before = parents.setdefault(name, parent)
+        if before != parent:
+            given = f"{table.describe_row(i)} gives {shown(name)} the parent {shown(parent)}"
             raise InputError(
-                f"{line_of(i)} is indented by {indentation} columns, unlike every line above it "
-                "that could be its sibling: indent siblings by the same amount."
+                f"{given}, but it had {shown(before or 'none')} before: keep one of them."
             )
-        entries.append((name, above[-1][1] if above else "", rank))
-        above.append((indentation, name))
-    return build_taxonomy(entries, line_of)
+    return Taxonomy(parents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -14,13 +15,15 @@ import numpy.typing as npt
 from ltpll.candidates.cells import NameCodes
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
-from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.number_types import blurred_by_float32
 from ltpll.tables.dialect import COMMA_NUMBER, NUMBER
 from ltpll.tables.streaming import ReadProgress, Table, TableBatch
 
 Array = npt.NDArray[Any]
 # How people and programs write a missing number.
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?")
+FEW_LEVELS = 20  # distinct cells, at most, of numbers and words that are levels
+LEVEL_ROWS, LEVEL_SHARE = 5, 0.01  # at least, in which each of the words is
 
 
 class NotNumericError(Exception):
@@ -80,9 +83,8 @@ def _first_wrong(cells: Any, kind: Any) -> int:
     return 0
 
 
-def id_key(name: str) -> str:
-    """What ids are compared by, in every file: blanks around them do not count."""
-    return name.strip()
+id_key = str.strip
+"""What ids are compared by, in every file: blanks around them do not count."""
 
 
 class BatchReader(Protocol):
@@ -114,29 +116,40 @@ class TextColumn:
             return np.asarray(self.names.names, dtype=object)[self.codes()]
         return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
 
+    def _keys(self) -> Any:
+        """The texts as ids are compared, in Arrow, which takes a tenth of the time of Python."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.utf8_trim_whitespace(pa.chunked_array(self._parts, pa.string()))
+
     def non_empty_values(self, advice: str) -> npt.NDArray[np.object_]:
         """The texts, none of which may be empty; a refusal ends with the advice."""
-        values = self.values()
-        for i in np.flatnonzero([not id_key(value) for value in values])[:1].tolist():
+        empty = -1
+        if self.repeated:
+            found = np.flatnonzero(self.codes() == self.names.number.get("", -1))
+            empty = int(found[0]) if len(found) else -1
+        else:
+            empty = self._keys().index("").as_py()
+        if empty >= 0:
             name = shown(self.table.names[self.index])
-            raise InputError(
-                f"{self.table.describe_row(i)} is empty in the column {name}: {advice}."
-            )
-        return values
+            row = self.table.describe_row(empty)
+            raise InputError(f"{row} is empty in the column {name}: {advice}.")
+        return self.values()
 
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
         values = self.non_empty_values("name every example")
-        first: dict[str, int] = {}
-        for i, value in enumerate(values):
-            before = first.setdefault(id_key(value), i)
-            if before != i:
-                earlier = self.table.describe_row(before).replace("Row", "row", 1)
-                raise InputError(
-                    f"{self.table.describe_row(i)} has {shown(value)} in the column "
-                    f"{shown(self.table.names[self.index])}, and so has {earlier}: "
-                    "names must be distinct; rename or drop one of the two, or add a column of ids."
-                )
+        if len(self._keys().unique()) < len(values):
+            first: dict[str, int] = {}
+            keys = map(id_key, values)
+            i = next(i for i, key in enumerate(keys) if first.setdefault(key, i) != i)
+            earlier = self.table.describe_row(first[id_key(values[i])]).replace("Row", "row", 1)
+            raise InputError(
+                f"{self.table.describe_row(i)} has {shown(values[i])} in the column "
+                f"{shown(self.table.names[self.index])}, and so has {earlier}: "
+                "names must be distinct; rename or drop one of the two, or add a column of ids."
+            )
         return values
 
 
@@ -156,14 +169,11 @@ def read_rows(
 # ---- numbers -------------------------------------------------------------------------------------
 
 
-def parse_numbers(
-    table: Table, batch: TableBatch, index: int, dtype: Any = np.float32
-) -> npt.NDArray[Any]:
-    """A column of a batch as numbers of a float type, NaN where a number is missing."""
+def parse_numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float64]:
+    """A column of a batch as numbers, NaN where one is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    number = pa.from_numpy_dtype(dtype)
     column = batch.columns[index]
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -173,19 +183,19 @@ def parse_numbers(
             with suppress(pa.ArrowException):
                 # Bytes are parsed without checking for UTF-8, since other text is not a number either.
                 plain = column.view(pa.string()) if kind == pa.binary() else column
-                return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
-        return _parsed(texts(table, batch, index), number, batch.decimal)
+                return plain.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
+        return _parsed(texts(table, batch, index), batch.decimal)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    elif not pa.types.is_decimal(kind) and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    ):
         raise NotNumericError(0)
-    found = pc.fill_null(column.cast(number, safe=False), np.nan)
+    found = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(cells: Any, number: Any, decimal: str) -> npt.NDArray[Any]:
+def _parsed(cells: Any, decimal: str) -> npt.NDArray[np.float64]:
     """Parse numbers with surrounding blanks, decimal commas or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -197,9 +207,9 @@ def _parsed(cells: Any, number: Any, decimal: str) -> npt.NDArray[Any]:
         point = pc.match_substring(trimmed, ".")
         trimmed = pc.if_else(point, "a point", pc.replace_substring(trimmed, ",", "."))
     try:
-        return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
+        return trimmed.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumericError(_first_wrong(trimmed, number)) from None
+        raise NotNumericError(_first_wrong(trimmed, pa.float64())) from None
 
 
 def not_a_number_error(
@@ -223,7 +233,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     """Find the columns that hold numbers, judging by the file's types or else by its first rows.
 
     Raises:
-        InputError: Most cells of a column are numbers, but not all; one may be a typo.
+        InputError: Most cells of a column are numbers, and the others seem to be typos.
     """
     unsure = [index for index in indices if table.numeric(index) is None]
     found = [index for index in indices if table.numeric(index)]
@@ -234,30 +244,30 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
             parse_numbers(table, batch, index)
             found.append(index)
         except NotNumericError as error:
-            if _mostly_numbers(texts(table, batch, index), batch.decimal):
+            if _hides_a_typo(texts(table, batch, index), batch.decimal):
                 where = table, batch, index, error.position
                 raise not_a_number_error(*where, "numeric", chosen=False) from None
     return found
 
 
-def holds_numbers(table: Table, index: int) -> bool:
-    """Whether a column holds numbers, judging as `numeric_columns` does; an empty one does not."""
-    with suppress(InputError):
-        if index not in numeric_columns(table, [index]):
-            return False
-    return any(texts(table, next(table.row_batches([index])), index).to_pylist())
+def _hides_a_typo(cells: Any, decimal: str) -> bool:
+    """Whether most cells are numbers, with whichever decimal mark, and words too rare for levels."""
+    pattern = re.compile(NUMBER if decimal == "." else f"{NUMBER}|{COMMA_NUMBER}")
+    rows = Counter(cell.strip() for cell in cells.to_pylist())
+    known = {cell: n for cell, n in rows.items() if cell.lower() not in MISSING}
+    words = [n for cell, n in known.items() if not pattern.fullmatch(cell)]
+    total = sum(known.values())
+    return 2 * sum(words) < total and not are_levels(len(known), words, total)
 
 
-def _mostly_numbers(cells: Any, decimal: str) -> bool:
-    """Whether more than half of the non-missing cells are numbers, with whichever decimal mark."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def are_levels(n_distinct: int, words: Sequence[int], total: int) -> bool:
+    """Whether numbers and words are levels, such as 2, 3, 4 and "5 or more", and none a mistake.
 
-    trimmed = pc.utf8_trim_whitespace(cells)
-    missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
-    pattern = NUMBER if decimal == "." else f"{NUMBER}|{COMMA_NUMBER}"
-    numeric = pc.sum(pc.match_substring_regex(trimmed, f"^({pattern})$")).as_py()
-    return bool(2 * numeric > len(trimmed) - missing)
+    `words` are the rows of each word, and `total` those of all cells.
+    """
+    return n_distinct <= FEW_LEVELS and min(words, default=0) >= max(
+        LEVEL_ROWS, LEVEL_SHARE * total
+    )
 
 
 def read_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
@@ -297,14 +307,11 @@ class FeatureColumns:
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
-                values = parse_numbers(self.table, batch, index, block.dtype)
+                values = parse_numbers(self.table, batch, index)
             except NotNumericError as error:
                 raise self._refusal(batch, index, error.position) from None
-            block[:, j] = values
-            with np.errstate(all="ignore"):
-                plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
-            if not plain:  # perhaps it only seems constant, or infinite
-                values = parse_numbers(self.table, batch, index, np.float64)
+            with np.errstate(over="ignore"):
+                block[:, j] = values
             finite = np.isfinite(values)
             self._low[j] = values.min(initial=self._low[j], where=finite)
             self._high[j] = values.max(initial=self._high[j], where=finite)

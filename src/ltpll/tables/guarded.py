@@ -1,17 +1,14 @@
 """Guarded: binary files of strangers, opened in a child process with a limit of memory and time.
 
-A few wrong bytes make the readers of scipy and pyarrow crash the process. Here only the child dies,
-and the file is refused. The child starts with the first file and serves all later ones. It answers
-with one line of JSON, followed by the plain bytes of arrays; nothing is unpickled.
+A few wrong bytes make the reader of pyarrow crash the process. Here only the child dies, and the
+file is refused. The child starts with the first file and serves all later ones. It answers with one
+line of JSON; nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import array
 import atexit
-import itertools
 import json
-import math
 import os
 import signal
 import subprocess
@@ -24,49 +21,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ltpll.errors import InputError, first_line, printable
 from ltpll.tables.memory_limits import ALWAYS, COPIES, check_expansion, largest_expansion
 
 SECONDS, BYTES_PER_SECOND = 30.0, 1 << 20  # time for every file, and more for large ones
 LONGEST_MESSAGE = 1000
 NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory for each value of a Parquet file
-MAT_NUMBERS = {"double": 8, "single": 4, "logical": 1, "sparse": 0} | {
-    f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)
-}  # bytes per value; entries of sparse arrays are unknown until they are read
-READERS = {"mat": "scipy.io", "parquet": "pyarrow.parquet", "excel": "python_calamine"}
+READERS = {"parquet": "pyarrow.parquet", "excel": "python_calamine"}
 DAMAGED = {
-    "mat": ("a MATLAB file", "damaged, or of version 7.3; save it with -v7"),
     "parquet": ("Parquet", "damaged; write it anew"),
     "excel": (
         "an Excel file",
         "damaged, or protected by a password; save it again, or as .csv",
     ),
 }
-SMALLER = "save fewer rows or features, or save it with -v6, uncompressed"
-
-
-def read_mat_arrays(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Read those of the named arrays that a MATLAB file has, as numpy arrays or CSC matrices."""
-    from scipy.sparse import csc_matrix
-
-    shapes, arrays = ask_child("mat", path, *names)
-    found: dict[str, Any] = {}
-    for name, shape in shapes.items():
-        if shape is None:
-            found[name] = arrays.pop(0)
-            continue
-        values, rows, starts, *arrays = arrays
-        try:
-            found[name] = csc_matrix((values, rows, starts), shape=shape)
-            found[name].check_format(full_check=True)
-        except ValueError as error:
-            raise InputError(
-                f"The sparse array {name!r} of {path} is damaged ({first_line(error)})."
-            ) from None
-    return found
 
 
 def check_parquet(path: Path, names: Sequence[str] = ()) -> None:
@@ -90,7 +58,7 @@ _child: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 
 
-def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDArray[Any]]]:
+def ask_child(task: str, path: Path, *arguments: str) -> Any:
     """Let the child do a task; it is started if there is none, and again after it has died."""
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
     absolute = str(path.absolute())  # the child may be in another folder
@@ -106,8 +74,7 @@ def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDA
                 child.stdin.flush()
             timer.start()
             answer = json.loads(child.stdout.readline())
-            arrays = [_received_array(child.stdout, *about) for about in answer.get("arrays", ())]
-        except (json.JSONDecodeError, EOFError):  # no answer, or one that is cut off
+        except json.JSONDecodeError:  # no answer, or one that is cut off
             end_child()
             slow = time.monotonic() - start >= seconds
             reason = f"takes more than {seconds:.0f} s" if slow else "crashes its reader"
@@ -123,14 +90,7 @@ def ask_child(task: str, path: Path, *arguments: str) -> tuple[Any, list[npt.NDA
         raise InputError(
             printable(answer["refused"].replace(absolute, str(path)))[:LONGEST_MESSAGE]
         )
-    return answer["result"], arrays
-
-
-def _received_array(stream: Any, kind: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.empty(shape, np.dtype(kind), order="F")
-    if array.size and stream.readinto(array.ravel("K").data.cast("B")) < array.nbytes:
-        raise EOFError
-    return array
+    return answer["result"]
 
 
 def _running_child() -> subprocess.Popen[bytes]:
@@ -184,39 +144,30 @@ def _serve() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches both; the parent handles it
     warnings.simplefilter("ignore")
-    warnings.simplefilter("error", np.exceptions.ComplexWarning)  # parts of numbers would be lost
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:
         task, path, *arguments = json.loads(line)
-        arrays: list[npt.NDArray[Any]] = []
-        answer = _answer(task, Path(path), arguments, arrays)
-        answers.write(json.dumps(answer).encode() + b"\n")
-        for one in arrays if "result" in answer else ():
-            answers.write(one.ravel(order="F").data.cast("B"))
+        answers.write(json.dumps(_answer(task, Path(path), arguments)).encode() + b"\n")
         answers.flush()
 
 
-def _answer(
-    task: str, path: Path, arguments: Sequence[str], arrays: list[npt.NDArray[Any]]
-) -> dict[str, Any]:
-    """The result of a task and the types of the `arrays` that it adds, or why there is none."""
-    tasks: dict[str, Any] = {"mat": _mat_arrays, "parquet": _check_parquet, "excel": _sheet_cells}
+def _answer(task: str, path: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    """The result of a task, or why there is none."""
+    tasks: dict[str, Any] = {"parquet": _check_parquet, "excel": _sheet_cells}
     import_module(READERS[task])  # whose own memory does not count
-    # zlib unpacks 128 KiB at a time, which may become 128 MiB, twice for a moment.
     _limit_memory(COPIES * largest_expansion(path.stat().st_size) + ALWAYS)
     try:
-        result = tasks[task](path, arguments, arrays)
+        return {"result": tasks[task](path, arguments)}
     except InputError as error:
         return {"refused": str(error)}
     except MemoryError:
         reason = "it would expand to far more than it holds"
-        return {"refused": f"{path} is not read because {reason}: {SMALLER}."}
+        return {"refused": f"{path} is not read because {reason}: save fewer rows or columns."}
     except Exception as error:  # damaged files fail in unforeseeable ways
         return {"refused": str(damaged_error(task, path, error))}
-    return {"result": result, "arrays": [(one.dtype.str, one.shape) for one in arrays]}
 
 
 def _limit_memory(more: int) -> None:
@@ -231,38 +182,7 @@ def _limit_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _mat_arrays(
-    path: Path, names: Sequence[str], arrays: list[npt.NDArray[Any]]
-) -> dict[str, tuple[int, ...] | None]:
-    """The shape of each sparse array, None for a dense one; `arrays` gets what they consist of."""
-    from scipy.io import loadmat, whosmat
-    from scipy.sparse import issparse
-
-    shapes: dict[str, tuple[int, ...] | None] = {}
-    with suppress(TypeError):  # raised where another array is an object, which has no shape
-        about = [one for one in whosmat(path, appendmat=False) if one[0] in names]
-        sizes = [math.prod(shape) * MAT_NUMBERS.get(kind, 0) for _, shape, kind in about]
-        check_expansion(path, path.stat().st_size, sum(sizes), SMALLER)
-    found = loadmat(path, appendmat=False, mat_dtype=True, variable_names=list(names))
-    for name in sorted(found.keys() & set(names)):
-        array = found[name]
-        if array.dtype.kind not in "biuf":
-            raise InputError(
-                f"{name!r} of {path} holds cells, text or objects: save plain numbers."
-            )
-        array = array.tocsc() if issparse(array) else array
-        shapes[name] = array.shape if issparse(array) else None
-        parts = [array.data, array.indices, array.indptr] if issparse(array) else [array]
-        arrays += [_native(part) for part in parts]
-    return shapes
-
-
-def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    kind = np.dtype("u1") if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
-    return array.astype(kind, order="F", copy=False)
-
-
-def _check_parquet(path: Path, names: Sequence[str], arrays: list[Any]) -> None:
+def _check_parquet(path: Path, names: Sequence[str]) -> None:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     expanded, wanted = 0, set(names)
@@ -318,11 +238,10 @@ def _text_sizes(cells: Any) -> tuple[int, int]:
     return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(cells.indices)).as_py() or 0
 
 
-def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[list[str], int]:
-    """The sheets of an Excel file with data, and the width of the chosen or only one.
+def _sheet_cells(path: Path, chosen: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The sheets of an Excel file with data, and the cells of the chosen or only one.
 
-    If it is clear which one, `arrays` gets the ends of the texts of its cells, row by row and
-    beginning with 0, and all texts in UTF-8. Macros are not run.
+    There are no cells if it is not clear which one it is. Macros are not run.
     """
     import zipfile
 
@@ -337,14 +256,8 @@ def _sheet_cells(path: Path, chosen: Sequence[str], arrays: list[Any]) -> tuple[
     all_sheets = [book.get_sheet_by_name(name) for name in kinds if "Work" in kinds[name]]
     sheets = {one.name: one for one in all_sheets if any(map(any, one.iter_rows()))}
     found = [name for name in sheets if name in (chosen or sheets)]
-    if len(found) != 1:
-        return [*sheets], 0
-    data, ends = bytearray(), array.array("q", [0])
-    for cell in itertools.chain.from_iterable(sheets[found[0]].iter_rows()):
-        data += _text_of_cell(cell).encode()
-        ends.append(len(data))
-    arrays += [np.frombuffer(ends, np.int64), np.frombuffer(data, np.uint8)]
-    return [*sheets], sheets[found[0]].width
+    rows = sheets[found[0]].iter_rows() if len(found) == 1 else ()
+    return [*sheets], [[_text_of_cell(cell) for cell in row] for row in rows]
 
 
 def _text_of_cell(cell: Any) -> str:

@@ -1,14 +1,11 @@
-"""Opening: the table in a file of any kind, in all files that fit a pattern, or in memory."""
+"""Opening: the table in a file of any kind, or in memory."""
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from glob import glob, has_magic
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.errors import InputError, option, required_by, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import format_names
 from ltpll.tables.dialect import without_apostrophes
 from ltpll.tables.guarded import ask_child
 from ltpll.tables.json_stream import LINES, json_items
@@ -27,7 +24,6 @@ from ltpll.tables.streaming import (
     ArrowTable,
     ParquetTable,
     Table,
-    TableBatch,
     TextTable,
     require_file,
 )
@@ -37,28 +33,11 @@ READABLE = (*TABLE_SUFFIXES, *WORKBOOKS, *LINES)
 ARRAY_SUFFIXES = (".npy", ".npz")
 
 
-def is_pattern(path: Path) -> bool:
-    """Whether a path stands for several files, such as `part-*.csv`, and is not a file itself."""
-    return has_magic(str(path)) and not path.exists()
-
-
-def matching_files(path: Path) -> list[Path]:
-    """The files that fit a pattern, sorted; a path that is not a pattern is returned as it is."""
-    if not is_pattern(path):
-        return [path]
-    return [
-        found
-        for name in sorted(glob(str(path)))  # noqa: PTH207, which lists hidden files, too
-        if (found := Path(name)).is_file()
-    ]
-
-
 def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     """Open a table and read its header or schema.
 
     Args:
-        path: A .csv, .tsv, .parquet, .xlsx, .xlsm, .jsonl or .ndjson file; a pattern that some of
-            them fit, whose rows are joined in the order of their names; or a table in memory.
+        path: A .csv, .tsv, .parquet, .xlsx, .xlsm, .jsonl or .ndjson file, or a table in memory.
         sheet: The sheet of a workbook; by default the only one with data.
 
     Raises:
@@ -68,11 +47,6 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     if is_frame(path):
         library = type(path).__module__.partition(".")[0]
         return ArrowTable(arrow_table(path), f"{library}.{type(path).__name__}")
-    if is_pattern(path):
-        files = matching_files(path)
-        if not files:
-            raise InputError(f"There is no file like {path}.")
-        return JoinedTable(path, [open_table(file, sheet) for file in files])
     if sheet is not None and kind not in WORKBOOKS:
         raise InputError("sheet names a sheet of an Excel file: leave it out for other tables.")
     require_file(path)
@@ -83,9 +57,7 @@ def open_table(path: Path | Any, sheet: str | None = None) -> Table:
     if kind in LINES:
         return JsonLinesTable(path)
     if kind not in READABLE:
-        raise InputError(
-            f"{path} is not a table: its name must end in {', '.join(READABLE)} or .mat."
-        )
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(READABLE)}.")
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
@@ -108,44 +80,6 @@ def whole_table(path: Path) -> Any:
     )
 
 
-class JoinedTable(Table):
-    """The rows of several tables with the same columns, one table after the other."""
-
-    def __init__(self, path: Path, tables: Sequence[Table]) -> None:
-        first, *others = self.tables = list(tables)
-        super().__init__(path, first.names)
-        for other in others:
-            if other.names != first.names:
-                differing = [*set(first.names) ^ set(other.names), *other.names]
-                raise InputError(
-                    f"{other.path} has other columns than {first.path}, see {shown(differing[0])}: "
-                    "files that are read together must have the same columns in the same order."
-                )
-        notes = dict.fromkeys(note for table in tables for note in table.notes)
-        self.notes = (f"Read {counted(len(tables), 'file')} like {path} as one table.", *notes)
-        self._starts = [0]  # the first row of each table that was read
-
-    def describe_row(self, i: int) -> str:
-        which = bisect_right(self._starts, i) - 1
-        return self.tables[which].describe_row(i - self._starts[which])
-
-    def numeric(self, index: int) -> bool | None:
-        kinds = {table.numeric(index) for table in self.tables}
-        return kinds.pop() if len(kinds) == 1 else None
-
-    def holds_words(self, index: int) -> bool:
-        return all(table.holds_words(index) for table in self.tables)
-
-    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
-        self._starts, n_rows, n = [], 0, len(self.tables)
-        for i, table in enumerate(self.tables):
-            self._starts.append(n_rows)
-            for batch in table._batches(columns):
-                n_rows += batch.n_rows
-                done = i * batch.total + batch.done
-                yield replace(batch, done=done, total=n * batch.total)
-
-
 # ---- Excel ---------------------------------------------------------------------------------------
 
 
@@ -160,31 +94,24 @@ class SheetTable(ArrowTable):
 
     def __init__(self, path: Path, sheet: str | None = None) -> None:
         import pyarrow as pa
-        import pyarrow.compute as pc  # type: ignore[import-untyped]
 
         with required_by("An Excel file", install="'ltpll[excel]'", otherwise=", or save .csv"):
             import python_calamine  # noqa: F401
 
-        (sheets, width), arrays = ask_child("excel", path, *([] if sheet is None else [sheet]))
+        sheets, rows = ask_child("excel", path, *([] if sheet is None else [sheet]))
         if not sheets:
             raise InputError(f"{path} is empty: it has no header with column names.")
-        if not arrays:
+        if not rows:
             has = "several sheets" if sheet is None else f"no sheet {shown(sheet)}"
             raise InputError(
                 f"{path} has {has} with data: keep one of {format_names(sheets)}, or choose it in "
                 f"training with {option('sheet', sheets[0])}."
             )
-        ends, data = (pa.py_buffer(array) for array in arrays)
-        cells = pa.LargeStringArray.from_buffers(len(arrays[0]) - 1, ends, data)
-        cells.validate(full=True)
-        cells = without_apostrophes(cells)
-        filled = pc.not_equal(pc.utf8_trim_whitespace(cells), "")
-        filled = filled.to_numpy(zero_copy_only=False).reshape(-1, width)
-        places = np.arange(len(cells)).reshape(-1, width)
-        places = places[filled.any(axis=1)][:, filled.any(axis=0)]
-        names = [name.strip() for name in cells.take(places[0]).to_pylist()]
-        columns = [cells.take(column) for column in places[1:].T]
-        super().__init__(pa.Table.from_arrays(columns, names=names), path)
+        filled = [row for row in rows if any(map(str.strip, row))]
+        columns = [column for column in zip(*filled, strict=True) if any(map(str.strip, column))]
+        cells = [without_apostrophes(pa.array(column, pa.string())) for column in columns]
+        names = [column[0].as_py().strip() for column in cells]
+        super().__init__(pa.Table.from_arrays([column[1:] for column in cells], names=names), path)
         self.schema = None  # texts may be numbers
 
 
@@ -224,60 +151,59 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
 
 # ---- lines of JSON -------------------------------------------------------------------------------
 
-ROWS = 2048  # in a batch
 CELL_BYTES = 16  # for each member that a row lacks, too
+GROWTH = 4  # bytes that a byte of the file takes in memory, at most, for each copy
 
 
-class JsonLinesTable(Table):
+class JsonLinesTable(ArrowTable):
     """A .jsonl or .ndjson file with one object for each row, whose columns are all its members.
 
-    Cells are texts, as in a .csv file, where a batch has values of several types.
+    Values of several types in a column are texts, as in a .csv file.
     """
 
-    path: Path
+    row_name, first_row = "Row {} of {}", 1
 
     def __init__(self, path: Path) -> None:
-        kinds: dict[str, set[type]] = {}
-        self.n_rows = 0
-        for row in _json_rows(path):
-            self.n_rows += 1
-            for name, value in row.items():
-                kinds.setdefault(name, set()).add(type(value))
-        if not kinds:
-            raise InputError(f"{path} has no rows: give at least one example.")
-        super().__init__(path, tuple(kinds))
-        text_array(path, self.names)
-        self.kinds = [found - {type(None)} for found in kinds.values()]
-        size = CELL_BYTES * self.n_rows * len(kinds)
-        check_expansion(path, path.stat().st_size, size, "give all rows the same members")
-
-    def numeric(self, index: int) -> bool | None:
-        if self.kinds[index] >= {str} and self.kinds[index] & {int, float}:
-            return None  # a text among numbers may be a typo
-        return self.kinds[index] <= {int, float}
-
-    def holds_words(self, index: int) -> bool:
-        return not self.kinds[index] & {list, dict}
-
-    def _batches(self, columns: Sequence[int]) -> Iterator[TableBatch]:
-        done, left = 0, _json_rows(self.path)
-        while rows := list(islice(left, ROWS)):
-            cells = {
-                index: self._cells(index, [row.get(self.names[index]) for row in rows])
-                for index in columns
-            }
-            done += len(rows)
-            yield TableBatch(cells, len(rows), done, self.n_rows)
-
-    def _cells(self, index: int, values: Sequence[Any]) -> Any:
         import pyarrow as pa
 
-        if self.holds_words(index):
-            with suppress(pa.ArrowException, OverflowError, UnicodeError):
-                found = pa.array(values)
-                if not pa.types.is_null(found.type):
-                    return found
-        return text_array(self.path, [_text_of(value) for value in values])
+        size, n_rows = path.stat().st_size, 0
+        check_expansion(path, size, GROWTH * size, "save it as .csv or .parquet")
+        found: dict[str, list[Any]] = {}
+        for n_rows, row in enumerate(_json_rows(path), 1):
+            for name, value in row.items():
+                if name not in found:
+                    advice, cells = "give all rows the same members", n_rows * (len(found) + 1)
+                    check_expansion(path, size, CELL_BYTES * cells, advice)
+                column = found.setdefault(name, [])
+                column += [None] * (n_rows - 1 - len(column))
+                column.append(value)
+        if not found:
+            raise InputError(f"{path} has no rows: give at least one example.")
+        names = text_array(path, list(found)).to_pylist()
+        columns = [[*column, *[None] * (n_rows - len(column))] for column in found.values()]
+        kinds = [{type(value) for value in column} - {type(None)} for column in columns]
+        self.nested = [bool(found & {list, dict}) for found in kinds]
+        # A text among numbers may be a typo.
+        self.unclear = [str in found and bool(found & {int, float}) for found in kinds]
+        arrays = map(partial(_json_column, path), columns, self.nested)
+        super().__init__(pa.Table.from_arrays(list(arrays), names=names), path)
+
+    def numeric(self, index: int) -> bool | None:
+        return None if self.unclear[index] else super().numeric(index)
+
+    def holds_words(self, index: int) -> bool:
+        return not self.nested[index]
+
+
+def _json_column(path: Path, values: Sequence[Any], nested: bool) -> Any:
+    import pyarrow as pa
+
+    if not nested:
+        with suppress(pa.ArrowException, OverflowError, UnicodeError):
+            found = pa.array(values)
+            if not pa.types.is_null(found.type):
+                return found
+    return text_array(path, [_text_of(value) for value in values])
 
 
 def text_array(path: Path, texts: Sequence[str]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +25,6 @@ from ltpll.tables.columns import (
     BatchReader,
     FeatureColumns,
     TextColumn,
-    holds_numbers,
     numeric_columns,
     read_rows,
 )
@@ -37,23 +35,25 @@ from ltpll.tables.set_columns import (
     SetColumn,
     candidates_in,
     check_set_memory,
-    possible_at_sites,
-    possible_in_rows,
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
 
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"
-CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
-# Without blanks, marks and an ending: `Image ID`, `image_path` and `image` are the same.
+# Columns of annotations that need not be named. Of tasks and annotators, the first one counts; which
+# column holds the annotations is not guessed, since another one may hold the true labels.
 USUAL_NAMES = {
-    "task": "task image img picture photo item example sample question object id path file",
-    "worker": "worker annotator user rater labeler labeller coder judge expert",
-    "annotation": "label choice answer annotation response vote class category",
+    "task": ("task", "image", "item", "id", "path"),
+    "worker": ("worker", "annotator", "user", "rater"),
+    "annotation": ("annotation", TRUE_LABEL, "choice", "answer"),
 }
-# Columns that are never features, even if others have their roles, because they would give labels away.
-USUAL_ROLES = ("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label")
+# Columns that are never features by default: they would give labels away, are an index that pandas
+# wrote, which would leak the order of the rows, or limited sets in version 0.2.
+NO_FEATURES = (
+    *("id", "path", "split", "annotator", "worker", TRUE_LABEL, "true_label"),
+    *("", "Unnamed: 0", "__index_level_0__", "pruned", "excluded"),
+)
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ def read_table(
     every_kind: bool = False,
     on_progress: ReadProgress | None = None,
 ) -> LabelTable:
-    """Read a table of any kind that `open_table` opens; text files may be larger than memory.
+    """Read a table of any kind that `open_table` opens.
 
     Files of other programs are read by `ltpll.convert.open.read_label_table`.
 
     Args:
-        path: The file, or a pattern for several; a table that was opened; or one in memory, of
+        path: The file; a table that was opened; or one in memory, of
             pandas, polars, pyarrow or another library with Arrow's interface.
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does
@@ -157,9 +157,8 @@ def _read_examples(
     options: Mapping[str, bool],
     on_progress: ReadProgress | None,
 ) -> LabelTable:
-    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
+    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group")}
     sets = _set_reader(table, reading, needs_candidates)
-    limits = {} if sets is None else _limit_readers(table, reading, sets)
     taxonomy = None if reading.taxonomy is None else read_taxonomy(Path(reading.taxonomy))
     indices["label"] = _label_column(table, reading, sets, indices)
     texts = {
@@ -167,7 +166,7 @@ def _read_examples(
         for what, index in indices.items()
         if index is not None
     }
-    readers: list[BatchReader] = [*texts.values(), *limits.values(), *([sets] if sets else [])]
+    readers: list[BatchReader] = [*texts.values(), *([sets] if sets else [])]
     features = Features(table, reading, readers, **options)
     n_rows = read_rows(table, [*readers, *features.readers], on_progress)
 
@@ -180,7 +179,7 @@ def _read_examples(
         sets = None  # an empty column in a table to predict
     candidates = labels = None
     if sets is not None:
-        rules = _set_rules(table, reading, taxonomy, limits, texts.get("site"))
+        rules = SetRules(taxonomy, reading.empty, partial(check_set_memory, table.path))
         candidates = candidates_in(sets, reading.classes, rules, reading.scores)
     groups = _groups(texts)
     if candidates is not None and groups is not None:
@@ -188,8 +187,7 @@ def _read_examples(
     classes = reading.classes if candidates is None else candidates.classes
     if "label" in texts and classes is not None:
         labels = _label_numbers(texts["label"], classes, "true label", taxonomy)
-    roles: dict[str, SetColumn | TextColumn] = {**limits, **texts}
-    columns = {what: table.names[column.index] for what, column in roles.items()}
+    columns = {what: table.names[column.index] for what, column in texts.items()}
     if type(sets) is SetColumn:
         columns["candidates"] = reading.candidates
     values, names, frame = features.values()
@@ -231,38 +229,7 @@ def _set_reader(
         return None
     advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
     index = table.column(reading.candidates, advice)
-    return SetColumn(table, index, reading.separator, reading.classes)
-
-
-def _limit_readers(
-    table: Table, reading: Reading, sets: SetColumn | ClassColumns
-) -> dict[str, SetColumn]:
-    """The columns of excluded and of possible classes; numbers are only used if they are named."""
-    found: dict[str, SetColumn] = {}
-    for what in ("excluded", "possible"):
-        index, default = reading.find(table, what), getattr(reading, what) is None
-        if index is None or (default and (index in sets.indices or holds_numbers(table, index))):
-            continue
-        if index in sets.indices:
-            _check_one_role(table.names[index], what, {"candidates": table.names[index]})
-        found[what] = SetColumn(table, index, reading.separator, reading.classes)
-    return found
-
-
-def _set_rules(
-    table: Table,
-    reading: Reading,
-    taxonomy: Taxonomy | None,
-    limits: Mapping[str, SetColumn],
-    site: TextColumn | None,
-) -> SetRules:
-    possible = possible_in_rows(table, limits["possible"]) if "possible" in limits else None
-    if site is not None and reading.possible_at is not None:
-        possible = possible_at_sites(Path(reading.possible_at), table, site, reading.separator)
-    excluded = limits["excluded"].entries() if "excluded" in limits else None
-    return SetRules(
-        taxonomy, reading.empty, excluded, possible, partial(check_set_memory, table.path)
-    )
+    return SetColumn(table, index, reading.separator)
 
 
 def _label_column(
@@ -275,12 +242,9 @@ def _label_column(
     name = reading.label or TRUE_LABEL
     others = {
         what: table.names[index]
-        for what in ("split", "group", "site")
+        for what in ("split", "group")
         if (index := indices[what]) is not None
     }
-    for what in ("excluded", "possible"):
-        if getattr(reading, what) in table.names:
-            others[what] = getattr(reading, what)
     if sets is not None and name in [table.names[index] for index in sets.indices]:
         role = f"{sets.kind}-column" if isinstance(sets, ClassColumns) else "candidates"
         others[role] = name
@@ -384,10 +348,8 @@ def _possible_features(
     if patterns or names is None:  # else the ignored columns need not exist
         without |= {*matching_columns(table, reading.ignore)}
     if names is None:
-        # An index written by pandas would leak the order of the rows; the column of sets is not a
-        # feature even if sets are read elsewhere, nor is `pruned`, which 0.2 wrote into tables.
-        no_features = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
-        no_features += USUAL_ROLES
+        # The column of sets is not a feature even if sets are read elsewhere.
+        no_features = (*NO_FEATURES, reading.candidates)
         return [], [
             i for i, name in enumerate(table.names) if i not in without and name not in no_features
         ]
@@ -421,7 +383,7 @@ def _read_annotations(
     if reading.task is None and reading.id != Reading.id:
         named["task"] = reading.id
     others = {what: table.names[index] for what, index in indices.items() if what != "path"}
-    columns = _annotation_columns(table, named, reading.path, others)
+    columns = _annotation_columns(table, named, others)
     indices |= {what: table.column(name) for what, name in columns.items()}
     texts = {what: TextColumn(table, index, repeated=True) for what, index in indices.items()}
     features = Features(table, reading, list(texts.values()), **options)
@@ -487,12 +449,12 @@ def _read_annotations(
 
 
 def _annotation_columns(
-    table: Table, named: Mapping[str, str | None], path: str | None, others: Mapping[str, str]
+    table: Table, named: Mapping[str, str | None], others: Mapping[str, str]
 ) -> dict[str, str]:
     """Find the columns of tasks, workers, annotations and, if there are any, true labels.
 
-    True labels are never taken for annotations. `named` are the columns that the user named, by
-    role, and `others` those that hold something else; `path` holds the tasks if no other one does.
+    `named` are the columns that the user named, by role, and `others` those that hold something
+    else.
     """
     given = {
         role: table.names[table.column(name)] for role, name in named.items() if name is not None
@@ -500,35 +462,21 @@ def _annotation_columns(
     for role, name in given.items():
         _check_one_role(name, role, {other: same for other, same in given.items() if other != role})
     _check_one_role(given.get("label"), "label", others)
-    free = [name for name in table.names if name not in {*given.values(), *others.values()}]
+    free = {*table.names} - {*given.values(), *others.values()}
     found: dict[str, str] = {}
-    for role, content in CONTENT.items():
-        possible = [name for name in free if _usual(name, role)]
-        if role == "task":
-            others_first = [name for name in possible if name != path]
-            possible = others_first or [name for name in free if name == path]
-        if role != "annotation" and role in possible:
-            # Which column holds the annotations is not guessed: others may hold the true labels.
-            possible = [role]
-        if role not in given and len(possible) != 1:
+    for role, usual in USUAL_NAMES.items():
+        possible = [name for name in usual if name in free]
+        if role not in given and (not possible or (role == "annotation" and len(possible) > 1)):
             raise InputError(
-                f"It is unclear which column of {table.path} holds the {content}: it has "
+                f"It is unclear which column of {table.path} holds the {role}s: it has "
                 f"{format_names(table.names)}; name the columns with the settings "
                 "table.task, table.worker and table.annotation (true labels, which table.label "
                 "names, are never annotations)."
             )
         found[role] = given.get(role) or possible[0]
-    if "label" in given:
-        found["label"] = given["label"]
-    elif TRUE_LABEL in free and TRUE_LABEL not in found.values():
-        found["label"] = TRUE_LABEL
+    if "label" in given or (TRUE_LABEL in free and TRUE_LABEL not in found.values()):
+        found["label"] = given.get("label", TRUE_LABEL)
     return found
-
-
-def _usual(name: str, role: str) -> bool:
-    """Whether a column with this name usually holds tasks, annotators or annotations."""
-    plain, usual = re.sub(r"[\W_]", "", name.lower()), USUAL_NAMES[role].split()
-    return plain in usual or re.sub("(id|name|path|file)$", "", plain) in usual
 
 
 def _once_per_task(

@@ -13,7 +13,6 @@ from ltpll.settings import Count, FilePath, Within, check_types
 if TYPE_CHECKING:  # so that the help of a command does not import torch
     from ltpll.tables.streaming import Table
 
-OBJECTS = ("images", "crops")  # examples of a COCO file
 TRAINING = ("train", "training")  # splits
 HELD_OUT = ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
 
@@ -55,31 +54,21 @@ class Reading:
     mass: Annotated[float, Within(0, 1, open_below=True)] | None = None
     """The candidates are the fewest classes whose probabilities sum to this."""
     scores: Literal["weights", "none"] = "weights"
-    """What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or
-    none."""
-    excluded: str | None = None
-    """Column of classes that are removed from the row's set. By default the column excluded, if
-    there is one and it does not hold numbers."""
+    """What scores such as {"fox": 0.6, "dog": 0.3}, or probabilities, are for: weights of the
+    candidates, or none."""
     empty: Literal["stop", "all"] = "stop"
     """What an empty set means: stop (a mistake), or all (every class)."""
     taxonomy: FilePath | None = None
-    """Groups that may stand for all classes below them: a table of class, parent and perhaps rank,
-    or indented text."""
-    possible: str | None = None
-    """Column of the classes that are possible in the row."""
-    site: str | None = None
-    """Column of sites, whose possible classes are in the file possible_at."""
-    possible_at: FilePath | None = None
-    """Table of site and class: the classes that are possible at each site."""
+    """Groups that may stand for all classes below them: a table of class and parent."""
     annotators: str | None = None
     """Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes)
     or top-3."""
     task: str | None = None
-    """Column of annotated examples; found by usual names such as task, image, item, id or path."""
+    """Column of annotated examples; by default task, image, item, id or path."""
     worker: str | None = None
-    """Column of annotators; found by usual names such as worker, annotator, user or rater."""
+    """Column of annotators; by default worker, annotator, user or rater."""
     annotation: str | None = None
-    """Column of annotated labels; found by usual names such as label, choice or answer."""
+    """Column of annotated labels; by default annotation, label, choice or answer."""
     vote_weights: Literal["reliability", "counts", "none"] = "reliability"
     """How votes weight the candidates: by the annotators' estimated reliability, by their number,
     or not at all."""
@@ -93,8 +82,6 @@ class Reading:
     """Sheet of an Excel file; by default the only one with data."""
     control: str | None = None
     """Question of a Label Studio project whose choices are read; needed if there are several."""
-    objects: Literal["images", "crops"] = "images"
-    """Examples of a COCO file: whole images, or one crop per annotation."""
     classes: tuple[str, ...] | None = None
     """The classes in order; by default the names that occur."""
 
@@ -117,7 +104,7 @@ class Reading:
         """Refuse settings that contradict each other.
 
         Args:
-            is_json: Whether the file is that of a labelling tool or a detector, which has scores
+            is_json: Whether the file is that of a labelling tool or SpeciesNet, which has scores
                 and votes without settings about columns.
 
         Raises:
@@ -127,7 +114,7 @@ class Reading:
         made_of = "class_columns", "probability_columns", "annotators"
         sources = [name for name in made_of if getattr(self, name)]
         rules = [name for name in ("top_k", "mass") if getattr(self, name)]
-        rules_of_sets = "scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at"
+        rules_of_sets = "scores", "empty", "taxonomy"
         set_rules = [name for name in self.given() if name in rules_of_sets]
         problems = {
             f"Sets cannot be read from {' and from '.join(sources)} at the same time: give one of "
@@ -135,18 +122,14 @@ class Reading:
             "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach "
             "it): give one of the two.": len(rules) > 1
             or (len(rules) == 0 and bool(self.probability_columns)),
-            "The possible classes of a row come from a column or from its site: give one of "
-            "possible and possible_at.": self.possible is not None and self.site is not None,
             f"{' '.join(set_rules[:1])} is for candidate sets, but the sets are made of "
             "annotations: leave it out, or write the sets to a table first.": bool(set_rules)
             and self.annotators is not None,
         }
         needed = dict.fromkeys(("task", "worker", "annotation"), "annotators")
-        needed |= {"site": "possible_at", "possible_at": "site"}
         if not is_json:
             needed |= {"top_k": "probability_columns", "mass": "probability_columns"}
-            needed |= {"vote_weights": "annotators", "objects": "a file of COCO"}
-            needed |= {"control": "a project of Label Studio"}
+            needed |= {"vote_weights": "annotators", "control": "a project of Label Studio"}
         problems |= {
             f"{name} needs {other}: give it, or leave {name} out.": not getattr(self, other, None)
             for name, other in needed.items()
@@ -181,5 +164,5 @@ def fits(name: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
-DEFAULT_COLUMNS = {"label": "label", "excluded": "excluded"}
+DEFAULT_COLUMNS = {"label": "label"}
 DEFAULT_READING = Reading()

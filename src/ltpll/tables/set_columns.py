@@ -10,35 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, Entries, TextSets
-from ltpll.candidates.expressions import Possible, SetRules, class_sets
+from ltpll.candidates.cells import CollectedSets, TextSets
+from ltpll.candidates.expressions import SetRules, class_sets
 from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
 from ltpll.errors import InputError, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import counted
 from ltpll.tables.columns import (
     NotNumericError,
-    TextColumn,
     not_a_number_error,
     parse_numbers,
-    read_rows,
     strings,
     texts,
 )
 from ltpll.tables.memory_limits import expansion_problem
-from ltpll.tables.opening import open_table
 from ltpll.tables.streaming import Table, TableBatch
 
-LIST_COLUMNS = ("class", "classes", "possible", "candidates")  # usual names of possible classes
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
 class SetColumn(TextSets):
     """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
 
-    def __init__(
-        self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(separator, table.describe_row, classes)
+    def __init__(self, table: Table, index: int, separator: str) -> None:
+        super().__init__(separator, table.describe_row)
         self.table, self.index, self.indices = table, index, [index]
 
     def add_batch(self, batch: TableBatch) -> None:
@@ -61,7 +55,7 @@ class SetColumn(TextSets):
                 f"lists of {kind}, some of which are not text: give lists of names in UTF-8."
             ) from None
         sizes = pc.fill_null(pc.list_value_length(column), 0)
-        self.add_lists(names, sizes.to_numpy(zero_copy_only=False), batch.first)
+        self.add_lists(names, sizes.to_numpy(zero_copy_only=False))
 
 
 class ClassColumns(CollectedSets):
@@ -96,9 +90,9 @@ class ClassColumns(CollectedSets):
             self.add_codes(rows, codes, batch.n_rows)
             return
         rows, codes = np.nonzero(chosen_by_scores(matrix, self.top_k, self.mass))
-        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes].astype(np.float64))
+        self.add_codes(rows, codes, batch.n_rows, matrix[rows, codes])
 
-    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    def _checked_numbers(self, batch: TableBatch, index: int) -> npt.NDArray[np.float64]:
         try:
             values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
@@ -107,7 +101,7 @@ class ClassColumns(CollectedSets):
                 raise not_a_number_error(*where, self.kind) from None
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             number = {"0": 0, "1": 1, "false": 0, "true": 1}
-            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float32)
+            values = np.asarray([number.get(word, np.nan) for word in words], dtype=np.float64)
         allowed, right = "0 and 1 are", (values == 0) | (values == 1)
         if self.kind == "probability":
             allowed = "probabilities from 0 to 1 are"
@@ -138,59 +132,14 @@ def candidates_in(
     return Candidates.from_sets(found, sets.row, scores)
 
 
-def possible_in_rows(table: Table, column: SetColumn) -> Possible:
-    """The possible classes of each row, from its own column; an empty cell allows every class."""
-    lists = column.entries()
-    of_row = np.where(np.diff(lists.indptr) > 0, np.arange(len(lists.indptr) - 1), -1)
-    where = f"according to its column {shown(table.names[column.index])}"
-    return Possible(lists, of_row, lambda _: where, table.describe_row)
-
-
-def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: str) -> Possible:
-    """The possible classes of each row, from a file with the classes of each site.
-
-    The file has a column of sites, called `site` or like the column in the user's table, and a
-    column `class`. A site may have several rows, and a cell may hold a set. Every class is possible
-    at a site without a list, and in rows without a site.
-    """
-    listed = open_table(path)
-    own_name = table.names[sites.index]
-    site_name = own_name if own_name in listed.names else "site"
-    site = TextColumn(listed, listed.column(site_name), repeated=True)
-    chosen = next((column for column in LIST_COLUMNS if column in listed.names), "class")
-    classes = SetColumn(listed, listed.column(chosen), separator)
-    read_rows(listed, [site, classes])
-    entries, places = classes.entries(), site.names.names
-    number = {place: i for i, place in enumerate(places) if place}
-    of_site = np.asarray([number.get(place, -1) for place in sites.names.names])
-    if (of_site < 0).all():
-        own = format_names([place for place in sites.names.names if place], 5)
-        raise InputError(
-            f"No site of {table.path} has a list in {path}: its sites are "
-            f"{format_names(list(number), 5)}, and those of the table {own}."
-        )
-    # All rows of a site together are one list.
-    site_of_entry = site.codes()[entries.rows].astype(np.int64)
-    sizes = np.bincount(site_of_entry, minlength=len(places))
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    order = np.argsort(site_of_entry, kind="stable")
-    of_site = np.where((of_site >= 0) & (sizes[of_site] > 0), of_site, -1)
-    return Possible(
-        Entries(indptr, entries.codes[order], entries.names, entries.n_marked),
-        of_site[sites.codes()],
-        lambda i: f"at the site {shown(places[i])} according to {path}",
-        lambda i: f"The list of the site {shown(places[i])} in {path}",
-    )
-
-
 def check_set_memory(path: Path | str, n_labels: int) -> None:
     """Refuse sets with more candidates than memory can hold."""
     reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
     if reason is not None:
         raise InputError(
             f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows "
-            "that stand for every class (*, empty cells, exclusions) take the most; limit their "
-            "classes with table.possible or table.possible_at, or leave such rows out."
+            "that stand for every class (*, empty cells, exclusions) take the most; leave such "
+            "rows out."
         )
 
 

@@ -1,12 +1,12 @@
-"""Results of SpeciesNet and MegaDetector: classes with scores, against plain Python."""
+"""Predictions of SpeciesNet: classes with scores, against plain Python."""
 
 import json
 
 import numpy as np
 import pytest
 
-from ltpll.convert.detections import class_name, likeliest
 from ltpll.convert.open import read_label_table
+from ltpll.convert.speciesnet import class_name, likeliest
 from ltpll.tables.reading import Reading
 from support.labelled_json import sets, written
 from support.refusals import refusal
@@ -22,23 +22,6 @@ def prediction(path, **scores):
     return {
         "filepath": path,
         "classifications": {"classes": list(scores), "scores": list(scores.values())},
-    }
-
-
-def megadetector(*images, categories=("elk", "bear", "fox")):
-    return {
-        "images": list(images),
-        "detection_categories": {"1": "animal"},
-        "classification_categories": dict(enumerate(categories)),
-    }
-
-
-def detection(confidence, *classifications):
-    return {
-        "category": "1",
-        "conf": confidence,
-        "bbox": [0, 0, 1, 1],
-        "classifications": [list(one) for one in classifications],
     }
 
 
@@ -87,22 +70,6 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
     assert sets(read_label_table(lines)) == sets(found)
 
 
-def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
-    detections = [
-        detection(0.8, ("0", 0.9), ("1", 0.1)),
-        detection(0.85, ("2", 0.6), ("1", 0.2)),
-        detection(0.9),
-    ]
-    image = {"file": "a.jpg", "detections": detections}
-    failed = {"file": "c.jpg", "failure": "cannot be read", "detections": None}
-    other = {"file": "b.jpg", "detections": [detection(1, ("0", 0.5), ("2", 0.5))]}
-    found = read_label_table(
-        written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear")))
-    )
-    assert sets(found) == [["bear"], ["bear", "elk"]]
-    assert found.paths.tolist() == ["a.jpg", "b.jpg"]
-
-
 @pytest.mark.parametrize("limit", [{}, {"top_k": 1}, {"top_k": 3}, {"mass": 0.6}, {"mass": 1.0}])
 def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
     for scores in np.random.default_rng(0).dirichlet(np.ones(6), 40) * 0.9:
@@ -113,7 +80,7 @@ def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
                 break
             kept[name] = named[name]
             reached += named[name]
-        assert likeliest(named, dict(zip(named, named, strict=True)), **limit) == kept
+        assert likeliest(named, **limit) == kept
 
 
 def test_files_take_a_limit_of_either_kind(tmp_path):
@@ -129,18 +96,7 @@ def test_files_take_a_limit_of_either_kind(tmp_path):
 
 
 REFUSED = {
-    "detections alone": (
-        megadetector({"file": "a.jpg", "detections": [detection(0.9)]}),
-        "detections alone say nothing",
-    ),
-    "detections of another version": (
-        [{"file": "a.jpg", "detections": [{"category": "animal", "confidence": 0.9}]}],
-        "detections alone",
-    ),
-    "a category without a name": (
-        megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}),
-        "lacks '7' (text)",
-    ),
+    "no classes": ({"predictions": [{"filepath": "a.jpg"}]}, "has classes with scores"),
     "a score above one": (
         {"predictions": [prediction("a.jpg", x=1.5)]},
         "scores lie between 0 and 1",
@@ -165,17 +121,9 @@ REFUSED = {
         {"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]},
         "lacks 'filepath' (text)",
     ),
-    "a confidence that is text": (
-        megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}),
-        "lacks 'conf' (a number)",
-    ),
-    "a classification without a score": (
-        megadetector({"file": "a", "detections": [detection(1, ("1",))]}),
-        "not a category and its score",
-    ),
     "another tool": (
         {"shapes": [], "imagePath": "a.jpg"},
-        "export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet",
+        "export of Label Studio (JSON, not JSON-MIN), predictions of SpeciesNet",
     ),
     "an empty list": ([], "none of the JSON files that are understood"),
 }
