@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -213,7 +213,7 @@ def recalibrated(
     rows: Numbers,
     answers: npt.NDArray[np.floating],
     prior: Prior,
-    groupings: Sequence[Numbers] = (),
+    groupings: Sequence[npt.NDArray[Any]] = (),
 ) -> Floats:
     """Probabilities that follow answers about some rows, and the prior where these are few.
 
