@@ -118,7 +118,8 @@ def measure_all(options: argparse.Namespace) -> None:
         out = options.out / f"{name}.json"
         if not out.exists():
             record = measure(path)
-            out.write_text(json.dumps(record, indent=1) + "\n")
+            lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()]
+            out.write_text("{\n" + ",\n".join(lines) + "\n}\n")
             print(name, flush=True)
 
 
