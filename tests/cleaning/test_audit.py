@@ -21,6 +21,7 @@ from ltpll.cleaning.review import AUDIT, DOUBTFUL, SUSPICIOUS, audit_rows, choos
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.errors import InputError
 from ltpll.evaluation.audit import is_rare
+from support.answers import answered_questions
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
@@ -190,13 +191,11 @@ QUICK = ("--epochs", "6", "--folds", "2", "--device", "cpu", "--rebalancer", "no
 def test_a_run_is_reviewed_audited_trained_again_and_keeps_its_answers(folder, tmp_path):
     run = folder / "run"
     assert "no answers" in ltpll("audit", run, status=2)
-    ltpll("review", run, "--out", tmp_path / "queue.csv", "--n", "30", "--audit", "20")
-    queue = rows_of(tmp_path / "queue.csv")
-    assert [row["asked"] for row in queue].count("audit") == 20
-    for k, row in enumerate(queue):
-        row["answer"] = "?" if k == 3 else "none" if k == 4 else row["label"]
-    given = [list(row.values()) for row in queue]
-    answers = write_csv(tmp_path / "answers.csv", list(queue[0]), given)
+    special = {3: "?", 4: "none"}
+    given, answers = answered_questions(
+        tmp_path / "answers.csv", run, lambda k, label: special.get(k, label), 30, 20
+    )
+    assert [row[3] for row in given].count("audit") == 20
     said = ltpll("audit", run, answers)
     assert "29 answers." in said
     assert "labels are right in " in said

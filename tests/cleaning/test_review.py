@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ltpll.cleaning.review import review_columns, review_rows
+from ltpll.cleaning.review import review_rows
+from support.answers import answered_questions
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
@@ -47,21 +48,6 @@ def test_the_queue_is_blind_to_true_labels():
     )
 
 
-def test_columns_say_what_is_doubted_and_which_class_is_likelier():
-    table = cleaned_table()
-    rows = review_rows(table, 100)
-    columns, found = review_columns(table, rows), table.labels
-    assert list(columns)[:5] == ["rank", "id", "candidates", "label", "confidence"]
-    assert list(columns)[5:] == ["runner_up", "suggestion", "answer"]
-    assert set(columns["answer"]) == {""}
-    assert columns["id"].tolist() == [f"e{i}" for i in rows]
-    for k, i in enumerate(rows.tolist()):
-        names = [f"class {name[i]}" for name in (found.label, found.runner_up, found.outside)]
-        assert columns["label"][k] == names[0]
-        assert columns["runner_up"][k] == (names[1] if names[1] != names[0] else None)
-        assert columns["suggestion"][k] == (names[2] if found.suspicion[i] > 0.5 else None)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A table of two features, and a finished run on it."""
@@ -74,26 +60,16 @@ def folder(tmp_path_factory):
 QUICK = ("--epochs", "6", "--folds", "2", "--device", "cpu", "--rebalancer", "none")
 
 
-def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
-    printed = ltpll("review", folder / "run", "--out", tmp_path / "queue.csv", "--n", "8")
-    queue = rows_of(tmp_path / "queue.csv")
-    assert f"--reviewed {tmp_path / 'queue.csv'}" in printed
-    assert 1 <= len(queue) <= 8
-    queue[0]["answer"], queue[1]["answer"] = "c", "a|b"
-    answered = write_csv(
-        tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue]
+def test_questions_are_answered_and_trained_on(folder, tmp_path):
+    answer = {0: "c", 1: "a|b"}
+    rows, answered = answered_questions(
+        tmp_path / "answers.csv", folder / "run", lambda k, label: answer.get(k, "")
     )
-    again = (
-        "train",
-        folder / "t.csv",
-        "--reviewed",
-        answered,
-        *QUICK,
-    )
+    again = ("train", folder / "t.csv", "--reviewed", answered, *QUICK)
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
     ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
     cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
-    first, second = (cleaned[queue[k]["id"]] for k in (0, 1))
+    first, second = (cleaned[rows[k][0]] for k in (0, 1))
     assert (
         first["candidates"],
         first["label"],
@@ -103,12 +79,11 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     ) == ("c", "c", "1", "0", "true")
     assert (second["candidates"], second["suspicion"], second["reviewed"]) == ("a|b", "0", "true")
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
-    assert "--reviewed EARLIER_ANSWERS" in ltpll(
-        "review", tmp_path / "again", "--out", tmp_path / "next.csv"
-    )
-    assert not {queue[0]["id"], queue[1]["id"]} & {
-        row["id"] for row in rows_of(tmp_path / "next.csv")
-    }
+    page = tmp_path / "next.html"
+    assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", page)
+    later, _ = answered_questions(tmp_path / "l.csv", tmp_path / "again", lambda k, label: "", 60)
+    assert len(later) == 58
+    assert not {rows[0][0], rows[1][0]} & {row[0] for row in later}
 
 
 def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
@@ -142,12 +117,12 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
         "accuracy",
     ]
     ltpll("train", "my table.csv", *columns, *settings, *QUICK, "--out", "run")
-    printed = ltpll("review", "run", "--out", "queue.csv", "--n", "12")
-    assert "with several as in a;b, with" in printed
-    queue = rows_of(tmp_path / "queue.csv")
-    assert any(";" in row["candidates"] for row in queue)
-    queue[0]["answer"], queue[1]["answer"], queue[2]["answer"] = "c", "a|b", "b;c"
-    write_csv(tmp_path / "queue.csv", list(queue[0]), [list(row.values()) for row in queue])
+    printed = ltpll("review", "run", "--n", "12")
+    answer = {0: "c", 1: "a|b", 2: "b;c"}
+    rows, _ = answered_questions(
+        tmp_path / "answers.csv", "run", lambda k, label: answer.get(k, ""), 12, 6
+    )
+    assert any(";" in row[1] for row in rows)
     command = shlex.split(printed.strip().splitlines()[-1])
     assert command[:2] == ["ltpll", "train"]
     assert "3 reviewed" in ltpll(*command[1:], "--device", "cpu")
@@ -158,7 +133,7 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
     assert first["source"] == second["source"]
     ltpll("clean", "NEW_RUN", "--out", "cleaned.csv")
     cleaned = {row["id"]: row["candidates"] for row in rows_of(tmp_path / "cleaned.csv")}
-    assert [cleaned[row["id"]] for row in queue[:3]] == ["c", "a;b", "b;c"]
+    assert [cleaned[row[0]] for row in rows[:3]] == ["c", "a;b", "b;c"]
 
 
 def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):

@@ -8,15 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import (
-    NO_NAME,
-    CleanedLabels,
-    CleanedTable,
-    Columns,
-    Flags,
-    Numbers,
-    rounded_column,
-)
+from ltpll.cleaning.results import CleanedLabels, CleanedTable, Flags, Numbers
 from ltpll.evaluation.audit import audit_order, is_rare, ladder
 
 AUDIT, SUSPICIOUS, DOUBTFUL = "audit", "suspicious", "doubtful"
@@ -24,7 +16,6 @@ SAMPLE = 30  # rows of the random sample
 Texts = npt.NDArray[np.object_]
 
 QUEUE = 100  # rows
-LIKELIER = 0.5  # contradiction from which a class outside the set is suggested
 
 
 def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
@@ -111,33 +102,3 @@ def choose_questions(table: CleanedTable, n: int, sample: int = SAMPLE) -> Quest
     turns = np.concatenate([(np.arange(len(kind)) + 0.5) / max(len(kind), 1) for kind in kinds])
     mixed = np.concatenate(kinds)[np.argsort(turns, kind="stable")]
     return Questions(mixed, asked[mixed], probability[mixed])
-
-
-def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
-    """The rows as a table with an empty column for the answer.
-
-    Examples:
-        >>> from ltpll.cleaning.stored_tables import read_cleaned
-        >>> table = read_cleaned("ltpll-runs/birds")
-        >>> from ltpll.tables.writers import write_table
-        >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
-    """
-    names, cleaned = table.classes, table.labels
-    outside, sets = cleaned.outside[rows], table.sets(separator)
-    likelier = (outside >= 0) & (cleaned.contradicted[rows] > LIKELIER)
-    label, runner_up = cleaned.label[rows], cleaned.runner_up[rows]
-    columns: Columns = {"rank": np.arange(1, len(rows) + 1), "id": table.ids[rows]}
-    if table.paths is not None:
-        columns["path"] = table.paths[rows]
-    own = {
-        "candidates": [sets[i] for i in rows],
-        "label": names[label],
-        "confidence": rounded_column(cleaned.confidence[rows]),
-        "runner_up": np.where(runner_up != label, names[runner_up], NO_NAME),
-        "suggestion": np.where(likelier, names[outside], NO_NAME),
-        "answer": [""] * len(rows),
-    }
-    for name, values in table.shown.items():
-        taken = name in {*columns, *own}  # answers are read from these
-        columns[f"{name} (of the row)" if taken else name] = values[rows]
-    return columns | own

@@ -1,4 +1,4 @@
-"""The review command: ask a person about rows of a trained run, on a page or in a table."""
+"""The review command: ask a person about rows of a trained run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,10 @@ PAGE = Path("ltpll-review.html")
 def review(
     context: typer.Context,
     run: OwnRun,
-    out: Annotated[
-        Path,
-        output_option(
-            help="Page to write, .html, on which a person answers; or a table with an empty column "
-            "for answers: .csv, .tsv or .parquet."
-        ),
-    ] = PAGE,
+    out: Annotated[Path, output_option(help="Page to write: .html.")] = PAGE,
     n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 60,
     audit: Annotated[
-        int,
-        output_option(
-            help="How many of the rows are drawn at random, to say how good the labels are.", min=0
-        ),
+        int, output_option(help="How many of them are drawn at random for the audit.", min=0)
     ] = 30,
     serve: Annotated[
         bool,
@@ -50,32 +41,18 @@ def review(
     replace candidate sets in the next training (`ltpll train --reviewed`).
     """
     from ltpll.cleaning.audit import answers_of_page, store_answers, stored_answers
-    from ltpll.cleaning.review import choose_questions, review_columns
+    from ltpll.cleaning.review import choose_questions
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.cli.review_server import ReviewServer
     from ltpll.report import templates
     from ltpll.report.review_page import pictures_of_rows, render_review_page
-    from ltpll.tables.streaming import TABLE_SUFFIXES
-    from ltpll.tables.writers import write_table
 
     if not serve:
-        check_outputs(context, out, suffixes=(*PAGES, *TABLE_SUFFIXES), makes_folder=True)
+        check_outputs(context, out, suffixes=PAGES, makes_folder=True)
     table = read_cleaned(run, answered=False)
     questions, answers = choose_questions(table, n, audit), stored_answers(run, table)
     if not len(questions.rows):
         raise InputError("There is nothing to review: every row was reviewed, or was held out.")
-    if not serve and out.suffix.lower() not in PAGES:
-        columns = review_columns(table, questions.rows)
-        columns |= {"asked": questions.asked, "probability": questions.probability.round(6)}
-        write_table(out, columns)
-        print_line(f"Wrote {out}")
-        several = table.separator.join("ab")
-        print_line(
-            f"Next: fill in the column answer with a class, with several as in {several}, with "
-            "none if no class fits, or with ? if you cannot tell; then"
-        )
-        print_next(run, table, out)
-        return
     pictures = pictures_of_rows(table, questions.rows)
     page = render_review_page(table, questions, answers, pictures=pictures, served=serve)
     if serve:
