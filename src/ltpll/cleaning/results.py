@@ -23,7 +23,6 @@ FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true la
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
 MORE_ANSWERS, ENOUGH = 20, 0.01  # and the narrowing of an interval for which they are worthwhile
-ANSWERS_NEEDED = 20
 UNEVEN = 2.0  # a class's expected wrong flags, as a multiple of those in all rows together
 NO_NAME = np.asarray(None, dtype=object)  # an empty cell
 Numbers = npt.NDArray[np.int64]
@@ -285,14 +284,14 @@ def findings(table: CleanedTable) -> list[str]:
         )
         sort = "sort by `suspicion`; `suggestion` has the likelier label."
         sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
-    if said:
+    if said and (table.audit is None or table.truth_missing):
         sentences.append(said)
-    if table.audit is None:
-        flags = "these flags may be wrong, and others missing" if issues else "no set is flagged"
-        ask = f"answer {ANSWERS_NEEDED} rows (`ltpll review`)"
-        sentences.append(f"Suspicion is a rank and not yet calibrated, so {flags}: {ask}.")
-    elif not issues:
-        sentences.append("By the answers, no set is suspicious enough to be flagged.")
+    if table.audit is not None:
+        none = "By the answers, no set is suspicious enough to be flagged."
+        return sentences if issues else [*sentences, none]
+    flags = "these flags may be wrong, and others missing" if issues else "no set is flagged"
+    ask = f"answer {MORE_ANSWERS} rows (`ltpll review`)"
+    sentences.append(f"Suspicion is a rank and not yet calibrated, so {flags}: {ask}.")
     if unknown := table.judgement.get("not_judged"):
         hold = f"The model cannot judge sets that hold {_named_classes(table.classes, unknown)}"
         sentences.append(f"{hold}: none of them is flagged.")

@@ -39,6 +39,7 @@ class ReviewServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
+    timeout = 30  # seconds without a byte
 
     def do_GET(self) -> None:
         self._reply(200 if self._allowed(self.server.path) else 404)
@@ -47,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         length, own = self.headers.get("Content-Length", ""), f"http://{self.server.host}"
         if not self._allowed(f"{self.server.path}answers") or self.headers.get("Origin") != own:
             self._reply(404)
-        elif not length.isdigit() or int(length) > LONGEST:
+        elif not length.isdecimal() or int(length) > LONGEST:
             self._reply(413)
         else:
             try:
