@@ -324,7 +324,7 @@ def audits_table() -> str:
             f"{statistics.mean(one['wrong_labels_found'][n][way] for one in records):.1f}"
             for n in ("30", "100")
         ]
-        lines.append(table_row(way, *found))
+        lines.append(table_row({"queue": "lowest confidence"}.get(way, way), *found))
     flags = [one["without_answers"] for one in records]
     before = sum(one["flagged"] for one in flags), sum(one["flagged_right"] for one in flags)
     lacking = sum(one["lacking"] for one in records)
@@ -332,7 +332,8 @@ def audits_table() -> str:
     note = (
         f"*Means over {len(records)} fits ({len(grouped(records, 'table'))} tables, the truth "
         f"removed from 0, 2 and 10 % of the sets, up to {seeds} seeds) and "
-        f"{audits[0]['draws']} audits of each; gaps without their sign. Without answers, "
+        f"{audits[0]['draws']} audits of each. Gaps are means over the audits of a fit, "
+        "without their sign. Without answers, "
         f"{before[0]} sets were flagged, {before[1]} of them rightly, of {lacking} that lack the "
         "truth.*"
     )
