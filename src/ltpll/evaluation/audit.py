@@ -128,19 +128,17 @@ def estimate_share(
         sizes: For each stratum, its number of rows.
 
     Returns:
-        The estimate; strata without answers are taken for others. None without any answer.
+        The estimate, as if strata without answers were like the others; None without any answer.
 
     Examples:
         >>> print(estimate_share([np.array([1, 1, 1, 0]), np.ones(6)], [100, 900]))
         97.5% (57.0% to 100.0%, 10 answers)
     """
-    pairs = zip(answers, sizes, strict=True)
-    known = [(found, size) for found, size in pairs if len(found) and size]
+    strata = zip(answers, sizes, strict=True)
+    known = [(len(found), found.sum(), size) for found, size in strata if len(found) and size]
     if not known:
         return None
-    n = np.asarray([len(found) for found, _ in known], dtype=np.float64)
-    right = np.asarray([found.sum() for found, _ in known], dtype=np.float64)
-    total = np.asarray([size for _, size in known], dtype=np.float64)
+    n, right, total = np.asarray(known, dtype=np.float64).T
     weight = total / total.sum()
     share = float(weight @ (right / n))
     average = (right.sum() + 0.5) / (n.sum() + 1)

@@ -5,6 +5,7 @@
   const { key, classes, separator, rows, served } = JSON.parse(at("data").textContent);
   const pictures = JSON.parse(at("pictures").textContent);
   const MATCHES = 12;
+  const LOST = "This browser does not keep answers: download them before you close the page.";
   const text = at("text");
   const place = new Map(rows.map((row, i) => [row.id, i]));
   // For each answered row: the chosen class numbers, none of them if no class fits, null if it was
@@ -24,17 +25,15 @@
   const bdi = (words) => element("bdi", {}, words.replace(/[\u202A-\u202E\u2066-\u2069]/g, "\uFFFD"));
   const say = (words) => { at("notice").textContent = words; at("notice").hidden = !words; };
 
-  // ---- what was answered ------------------------------------------------------------------------
-
   try {
     for (const [id, chosen, looks] of JSON.parse(localStorage.getItem(key) || "[]")) {
       if (place.has(id)) { answers.set(place.get(id), { chosen, looks }); history.push([place.get(id), undefined]); }
     }
-  } catch { say("This browser does not keep answers: download them before you close the page."); }
+  } catch { say(LOST); }
 
   const keep = () => {
     const kept = [...answers].map(([i, { chosen, looks }]) => [rows[i].id, chosen, looks]);
-    try { localStorage.setItem(key, JSON.stringify(kept)); } catch { say("This browser does not keep answers: download them before you close the page."); }
+    try { localStorage.setItem(key, JSON.stringify(kept)); } catch { say(LOST); }
     if (!served) return;
     const body = JSON.stringify([...answers].map(([i, { chosen }]) => [i, chosen]));
     fetch("answers", { method: "POST", body }).then((reply) => { if (!reply.ok) throw reply; warned = false; say(""); })
@@ -66,8 +65,6 @@
     const open = rows.findIndex((_, i) => !answers.has(i));
     return open >= 0 ? open : rows.findIndex((_, i) => again(i));
   };
-
-  // ---- what is shown ----------------------------------------------------------------------------
 
   const button = (c, className, number) => {
     const made = element("button", { type: "button", className }, bdi(classes[c]));
@@ -127,8 +124,6 @@
   const toggle = () => { if (several && several.size) { confirm(); return; } several = several ? null : new Set(); draw(); };
   const nothing = () => { if (!at("nothing").hidden) answer([]); };
 
-  // ---- the file ---------------------------------------------------------------------------------
-
   // As ltpll writes and reads texts that a spreadsheet would run.
   const FORMULA = /^'*([\p{Z}\p{C}]*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])/u;
   const NUMBER = /^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+|inf|infinity)(e[+-]?[0-9]+)?\s*$/i;
@@ -149,8 +144,6 @@
     element("a", { href: url, download: "answers.csv" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   };
-
-  // ---- keys and buttons -------------------------------------------------------------------------
 
   const actions = { several: toggle, nothing, skip: () => answer(null), undo, download };
   for (const [id, act] of Object.entries(actions)) at(id).addEventListener("click", act);
