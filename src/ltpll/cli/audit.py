@@ -42,9 +42,7 @@ def audit(
     sentences = said_of_answers(table) or ["None of the answers is about the random sample."]
     for sentence in [counted(table.audit.answers, "answer") + ".", *sentences, *findings(table)]:
         print_line(sentence)
-    print_table(
-        ["class", "labels that are right"],
-        [(str(table.classes[c]), str(one)) for c, one in table.audit.by_class.items()],
-        left=(0,),
-    )
+    rows = [(str(table.classes[c]), str(one)) for c, one in table.audit.by_class.items()]
+    if rows:
+        print_table(["class", "labels that are right"], rows, left=(0,))
     print_line(f"Next: {command('ltpll', 'clean', run, '--out', 'cleaned.csv')}")
