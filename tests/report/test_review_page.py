@@ -23,7 +23,7 @@ from ltpll.cleaning.audit import (
 )
 from ltpll.cleaning.review import AUDIT, choose_questions
 from ltpll.cli.review_server import ReviewServer
-from ltpll.report.review_page import render_review_page
+from ltpll.report.review_page import pictures_of_rows, render_review_page
 from support.browser import Browser, needs_driver, payloads
 from support.cleaned_tables import cleaned_table
 
@@ -199,6 +199,23 @@ def test_thousands_of_rows_with_pictures_open_quickly(browser, tmp_path):
     }
     assert browser.run(COUNT) == "0 of 5,000", took
     assert metrics["TaskDuration"] < 2
+
+
+def test_pictures_are_read_large_from_their_folder_or_else_those_of_the_run_are_shown(tmp_path):
+    table = named_table(n=20)
+    for name in table.ids[:5]:
+        Image.new("RGB", (600, 300), (10, 200, 10)).save(tmp_path / name, "PNG")
+    stored = {7: jpeg()}
+    record = {**table.record, "source": {"table": "t.csv", "images": str(tmp_path)}}
+    table = replace(table, record=record, pictures=stored)
+    rows = np.asarray([0, 3, 4, 7, 12])  # there is no picture of the last two any more
+    found = pictures_of_rows(table, rows)
+    assert sorted(found) == [0, 3, 4, 7]
+    assert found[7] == stored[7]
+    assert Image.open(io.BytesIO(found[3])).size == (480, 480)
+    gone = {**record, "source": {"table": "t.csv", "images": str(tmp_path / "gone")}}
+    assert pictures_of_rows(replace(table, record=gone), rows) == stored
+    assert pictures_of_rows(named_table(n=20), rows) == {}
 
 
 # ---- served ------------------------------------------------------------------------------------
