@@ -438,56 +438,24 @@ def test_fit_leaves_the_given_parts_alone_and_starts_from_fresh_ones_every_time(
 
 
 def test_options_of_parts_are_parameters_of_the_classifier():
-    classifier = quick(method=CORR(), rebalancer=RECORDS(), extras=[Mixup(), "bcl"])
+    classifier = quick(method=CORR(), rebalancer=RECORDS())
     deep = classifier.get_params()
-    assert (deep["method__form"], deep["rebalancer__momentum"], deep["extras__mixup__alpha"]) == (
-        "records",
-        0.9,
-        4,
-    )
+    assert (deep["method__form"], deep["rebalancer__momentum"]) == ("records", 0.9)
     assert not any("__" in key for key in classifier.get_params(deep=False))
-    copy = clone(classifier).set_params(
-        method__form="original",
-        rebalancer__momentum=0.5,
-        extras__mixup__alpha=2,
-        extras__bcl__width=8,
-    )
-    assert (
-        copy.method.form,
-        copy.rebalancer.momentum,
-        copy.extras[0].alpha,
-        copy.extras[1].width,
-    ) == ("original", 0.5, 2, 8)
+    copy = clone(classifier).set_params(method__form="original", rebalancer__momentum=0.5)
+    assert (copy.method.form, copy.rebalancer.momentum) == ("original", 0.5)
     assert classifier.get_params() == deep  # a clone has its own parts
     assert "no option 'speed'" in refusal(lambda: copy.set_params(rebalancer__speed=1), InputError)
-    assert "no extra 'sfn'" in refusal(lambda: copy.set_params(extras__sfn__weight=1), InputError)
     with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
         copy.set_params(speed__weight=1)
 
 
-def test_setting_an_option_of_a_part_given_by_name_makes_it_an_object_with_its_other_options():
-    classifier = quick(method="corr", rebalancer="records", options={"corr": {"weight": 0.5}})
-    classifier.set_params(rebalancer__momentum=0.99)
-    assert classifier.rebalancer.get_params() == {"momentum": 0.99}
-    assert (classifier.method, classifier.options) == ("corr", {"corr": {"weight": 0.5}})
-    classifier.set_params(method__ramp_epochs=3)
-    assert classifier.method.get_params() == {"form": "records", "weight": 0.5, "ramp_epochs": 3}
-    assert classifier.options is None
-    assert (
-        quick()
-        .set_params(rebalancer="oracle-la", rebalancer__class_frequencies=[3, 2, 1, 1])
-        .rebalancer.class_frequencies[0]
-        == 3
-    )
-
-
-@pytest.mark.parametrize("rebalancer", ["records", RECORDS(momentum=0.3)], ids=["name", "object"])
-def test_a_grid_search_over_an_option_scores_each_value_as_a_classifier_with_that_value(rebalancer):
+def test_a_grid_search_over_an_option_scores_each_value_as_a_classifier_with_that_value():
     x, _, candidates = squares(n=30)
     y, folds = forms(candidates)["an array of lists"], KFold(2, shuffle=True, random_state=0)
     values = [0.0, 0.9]
     grid = GridSearchCV(
-        quick(rebalancer=rebalancer, steps=30),
+        quick(rebalancer=RECORDS(momentum=0.3), steps=30),
         {"rebalancer__momentum": values},
         scoring=information_of_sets,
         cv=folds,

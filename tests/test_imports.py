@@ -29,7 +29,7 @@ LAYERS = [
     ["methods", "rebalancers", "extras", "models", "views"],
     ["parts", "network"],
     ["training"],
-    ["evaluation", "analysis", "tables", "synthetic"],
+    ["evaluation", "analysis", "tables", "synthetic", "testing"],
     ["before_training", "pictures"],
     ["text"],
     ["columns", "convert", "estimator", "runs"],
@@ -45,13 +45,14 @@ LAYERS_OF_RESEARCH = [
     [
         "authors_draw",
         "image_sets",
+        "likely_labels",
         "plotting",
         "recording",
         "records",
         "set_origins",
         "summary",
     ],
-    ["benchmark", "report"],
+    ["benchmark", "comparing"],
     ["engine_speed", "paper", "probe", "studies"],
     ["cli"],
     ["__main__"],
@@ -142,9 +143,7 @@ def test_only_training_and_evaluation_know_the_processes_that_train_together():
 
 
 def test_a_report_is_made_without_torch():
-    modules = (
-        "ltpll_research.report.study_page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
-    )
+    modules = "ltpll_research.comparing.page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -44,6 +44,22 @@ OPTIONS = {
         },
         **{"phi": (0.9, 0.7), "first_epoch": 2},
     },
+    "alim": {
+        **{"missing": 0.1, "form": "scale", "estimate_from": 3, "alpha": 2, "weight": 0.4},
+        **{"temperature": 0.1, "width": 16, "queue": 32, "momentum": 0.9},
+        **{"prototype_momentum": 0.8, "phi": (0.9, 0.7), "first_epoch": 2},
+    },
+    "dirk": {
+        **{"contrast": 0.5, "momentum": 0.9, "temperature": 0.1, "sharpness": 0.3},
+        **{"width": 16, "queue": 32, "first_epoch": 2},
+    },
+    "papi": {
+        **{"weight": 0.4, "temperature": 0.1, "width": 16, "alpha": 4, "ramp_epochs": 3},
+        **{"phi": (0.9, 0.7), "prototype_momentum": (0.8, 0.6)},
+    },
+    "pop": {
+        **{"strong_views": 1, "threshold": 0.01, "growth": 0.1, "window": 2, "first_epoch": 3},
+    },
     "htc": {"tau": 1.0, "move": 0.5, "strength": 0.7, "quota": (0.1, 0.5), "ramp_epochs": 3},
     "solar": {
         **{
@@ -87,6 +103,8 @@ OPTIONS = {
     "sfn": {"weight": 0.1},
 }
 
+QUEUE = ["vectors", "labels", "next", "limit"]
+PROJECTOR = [f"projector.{layer}.{what}" for layer in (0, 2) for what in ("weight", "bias")]
 MEMORY = [
     *(
         f"memory.projector{kind}.{layer}.{what}"
@@ -95,7 +113,7 @@ MEMORY = [
         for what in ("weight", "bias")
     ),
     *(f"memory.model_follower.network.head.{what}" for what in ("weight", "bias")),
-    *(f"memory.queue.{what}" for what in ("vectors", "labels", "next", "limit")),
+    *(f"memory.queue.{what}" for what in QUEUE),
 ]
 # What checkpoints and saved classifiers contain; these names cannot change without losing old
 # files.
@@ -103,6 +121,10 @@ ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
 STATE = {
     "corr": ["ramp"],
     "pico": [*MEMORY, "phi", "by_label", "prototypes"],
+    "alim": [*MEMORY, "phi", "by_label", "prototypes", "outside"],
+    "dirk": [*MEMORY, "by_label", *(f"described.{what}" for what in QUEUE)],
+    "papi": [*PROJECTOR, "phi", "moving", "ramp", "prototypes"],
+    "pop": ["current_threshold"],
     "htc": [
         "share",
         "strength",
@@ -120,7 +142,7 @@ STATE = {
         "strength",
         "relies",
         "prior",
-        *(f"queue.{what}" for what in ("vectors", "labels", "next", "limit")),
+        *(f"queue.{what}" for what in QUEUE),
     ],
     "records": ["mean_feature"],
     "epoch-records": ["prior", "total", "count"],
@@ -132,10 +154,7 @@ STATE = {
     "oracle-la": ["log_frequencies"],
     "oracle-la-posthoc": ["log_frequencies"],
     "temp-oracle-la": ["log_frequencies", "strength"],
-    "bcl": [
-        "centres",
-        *(f"projector.{layer}.{what}" for layer in (0, 2) for what in ("weight", "bias")),
-    ],
+    "bcl": ["centres", *PROJECTOR],
     "paco": MEMORY,
 }
 
@@ -205,6 +224,9 @@ def test_attaching_again_starts_from_the_beginning(package, name):
             "fusing",
             "relies",
             "log_frequencies",
+            "moving",
+            "outside",
+            "current_threshold",
         ):  # of the constructor
             assert torch.equal(first[key], value), key
 

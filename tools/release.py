@@ -31,7 +31,7 @@ NEEDED = {
     "ltpll": ("ltpll/py.typed", "ltpll/report/cleaning.html"),
     "ltpll_research": (
         "ltpll_research/py.typed",
-        "ltpll_research/report/study.html",
+        "ltpll_research/comparing/comparison.html",
         "ltpll_research/paper/published.json",
     ),
 }

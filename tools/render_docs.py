@@ -15,6 +15,7 @@ from pathlib import Path
 from docs_blocks import (
     beyond,
     cleaning,
+    committee,
     origins,
     performance,
     photos,
@@ -35,6 +36,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **studies.BLOCKS,
     **performance.BLOCKS,
     **tables.BLOCKS,
+    **committee.BLOCKS,
     **cleaning.BLOCKS,
     **origins.BLOCKS,
     **beyond.BLOCKS,

@@ -449,7 +449,8 @@ def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(ro
     first = call(root, "--config", "config.toml", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "float32, eager steps" in first.stdout
-    assert "oracle-la-posthoc: balanced accuracy" in first.stdout
+    assert "oracle-la-posthoc" in first.stdout
+    assert "best epoch" in first.stdout
     again = call(root, "--method", "proden", "--epochs", "2", "--rebalancer", "none", cwd=tmp_path)
     assert "finished earlier" in again.stdout
 
@@ -622,3 +623,125 @@ def test_held_out_sets_choose_an_epoch_without_true_labels_and_are_not_trained_o
     assert run.result()["chosen"]["test"]["balanced_accuracy"] == pytest.approx(
         best["test"]["balanced_accuracy"], abs=1e-5
     )
+
+
+# ---- own image sets, other origins of sets, and grids ----------------------------------------
+
+
+def own_images(**more):
+    return coloured_images(name="mine", superclass=np.asarray([0, 0, 1, 1]), **more)
+
+
+def test_an_image_set_of_ones_own_is_part_of_the_config_by_its_content(tmp_path):
+    made = Experiment.from_mapping({**SMALL, "data": "mine", "content": "abc"})
+    assert made.config()["content"] == "abc"
+    assert "content" not in Experiment.from_mapping(SMALL).config()
+    images = own_images()._replace(content="def")
+    with pytest.raises(InputError, match="not the one that this run was made with"):
+        draw_problem(made, images)
+
+
+def test_natural_classes_are_taken_whole():
+    images = own_images()
+    rows = np.flatnonzero((images.y_train > 0) | (np.arange(96) < 5))
+    images = images._replace(x_train=images.x_train[rows], y_train=images.y_train[rows])
+    drawn = draw_problem(Experiment.from_mapping({**SMALL, "imbalance": "natural"}), images)
+    assert np.bincount(drawn.y).tolist() == [5, 24, 24, 24]
+
+
+def test_own_sets_are_kept_on_a_long_tailed_subset():
+    own = Candidates.of([[c, (c + 1) % 4] for c in coloured_images().y_train])
+    made = Experiment.from_mapping({**SMALL, "sets": "own"})
+    drawn = draw_problem(made, coloured_images(candidates=own))
+    assert np.bincount(drawn.y).tolist() == [24, 15, 9, 6]
+    assert [sorted(drawn.candidates.row(i)) for i in range(54)] == [
+        sorted({c, (c + 1) % 4}) for c in drawn.y.tolist()
+    ]
+    with pytest.raises(InputError, match="no candidate sets of its own"):
+        draw_problem(made, coloured_images())
+
+
+def test_labels_of_the_superclass_alone_join_within_it():
+    made = Experiment.from_mapping(
+        {**SMALL, "within_superclass": True, "ambiguity": 0.5, "imbalance": 1}
+    )
+    dense = draw_problem(made, own_images()).candidates.dense().numpy()
+    y = draw_problem(made, own_images()).y
+    assert not dense[np.arange(96), (y + 2) % 4].any()
+    assert 0.3 < dense[np.arange(96), y ^ 1].mean() < 0.7
+
+
+def test_labels_that_a_network_finds_likely_join_instance_by_instance(tmp_path, monkeypatch):
+    monkeypatch.setenv("LTPLL_CACHE", str(tmp_path))
+    monkeypatch.setattr("ltpll_research.likely_labels.STEPS", 20)
+    monkeypatch.setattr("ltpll_research.likely_labels.EPOCHS", 2)
+    images = own_images(side=8)
+    made = Experiment.from_mapping({**SMALL, "sets": "instance", "ambiguity": 0.25})
+    drawn = draw_problem(made, images, "cpu")
+    (kept,) = (tmp_path / "likely-labels").iterdir()
+    p = np.load(kept)
+    assert p.shape == (96, 4)
+    assert p.sum(1) == pytest.approx(1, abs=1e-5)
+    assert bool(drawn.candidates.contains(torch.from_numpy(drawn.y)).all())
+    np.save(kept, np.eye(4, dtype=np.float32)[(images.y_train + 1) % 4])
+    again = draw_problem(made, images, "cpu")  # from what was kept, now without doubt
+    assert [sorted(again.candidates.row(i)) for i in range(54)] == [
+        sorted({c, (c + 1) % 4}) for c in again.y.tolist()
+    ]
+    assert len(list((tmp_path / "likely-labels").iterdir())) == 1
+    draw_problem(made, images._replace(x_train=images.x_train // 2), "cpu")
+    assert len(list((tmp_path / "likely-labels").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"superclass": True, "within_superclass": True},
+        {"superclass": True, "sets": "instance"},
+        {"sets": "other"},
+        {"imbalance": "wild"},
+    ],
+)
+def test_settings_of_sets_that_exclude_each_other_are_refused(change):
+    with pytest.raises(InputError):
+        Experiment.from_mapping({**SMALL, **change})
+
+
+def test_a_folder_and_several_values_train_every_combination_and_compare_them(root, tmp_path):
+    write_image_set(own_images(side=8), tmp_path / "sets")
+    grid = ["--method", "proden", "--rebalancer", "none,records", "--seeds", "0-1"]
+    small = ["--imbalance", "natural", "--epochs", "1", "--device", "cpu"]
+    settings = ["--set", "width=2 batch_size=16 lr=0.05"]
+    folder = tmp_path / "sets" / "mine"
+    result = research("benchmark", folder, *grid, *small, *settings, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "0 of 4 runs done" in result.stdout
+    records = [json.loads(path.read_text()) for path in tmp_path.rglob("result.json")]
+    assert sorted((one["config"]["rebalancer"], one["config"]["seed"]) for one in records) == [
+        ("none", 0),
+        ("none", 1),
+        ("records", 0),
+        ("records", 1),
+    ]
+    assert {one["config"]["data"] for one in records} == {"mine"}
+    assert re.search(r"proden \+ records +\d+\.\d ± ", result.stdout)
+    again = research("benchmark", folder, *grid, *small, *settings, cwd=tmp_path)
+    assert "4 of 4 runs done" in again.stdout
+
+
+def test_another_papers_protocol_trains_any_image_set_and_is_shortened_as_a_whole(root, tmp_path):
+    small = [
+        "--imbalance",
+        "4",
+        "--epochs",
+        "8",
+        "--set",
+        "width=2 batch_size=16",
+        "--device",
+        "cpu",
+    ]
+    words = ["--recipe", "htc", "--method", "proden", *small, "--data-root", root]
+    result = research("benchmark", "cifar10", *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
+    assert (made["milestones"], made["schedule"], made["views"]) == ([7], "step", "flip-crop")

@@ -179,10 +179,10 @@ def test_a_renamed_run_is_probed_and_drawn_where_it_lies(trained, renamed, tmp_p
     assert not (renamed[1].root / trained[1].key).exists()
 
 
-def test_a_renamed_run_is_reported_as_before(trained, renamed, tmp_path):
+def test_a_renamed_run_is_compared_as_before(trained, renamed, tmp_path):
     assert renamed[1].result() == trained[1].result()
     pages = []
     for _, run in (trained, renamed):
-        assert research("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
+        assert research("compare", run.folder, "--out", tmp_path / "page.html").returncode == 0
         pages.append((tmp_path / "page.html").read_text())
     assert pages[0] == pages[1]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ltpll.errors import InputError
-from ltpll_research.summary import Figure, difference, rows
+from ltpll_research.summary import Figure, paired, rows
 
 
 def record(method, rebalancer, seed, accuracy, posthoc=None):
@@ -53,24 +53,24 @@ def test_one_run_has_no_spread_and_no_value_is_no_figure():
 
 
 def test_differences_are_paired_by_seed():
-    table = rows(RECORDS)
-    none, _, records = table
-    figure, error = difference(records, table)
+    none, _, records = rows(RECORDS)
+
+    def accuracy(record, key):
+        return record["last"][key]["balanced_accuracy"]
+
+    figure = paired(records, none, accuracy)
     gains = np.asarray([0.6 - 0.4, 0.65 - 0.5])
-    assert figure.mean == pytest.approx(gains.mean())
-    assert error == pytest.approx(gains.std(ddof=1) / np.sqrt(2))
-    assert difference(none, table) is None  # with itself
-    assert difference(rows(RECORDS[1:2])[0], rows(RECORDS[1:2])) is None  # nothing to compare with
-    assert difference(rows(RECORDS[:2])[2], rows(RECORDS[:2])) is None  # one seed has no error
+    assert (figure.mean, figure.n) == (pytest.approx(gains.mean()), 2)
+    assert figure.std == pytest.approx(gains.std(ddof=1))
+    assert paired(records, rows(RECORDS[:1])[0], accuracy).n == 1  # seed 0 is all that both have
+    assert paired(records, rows(RECORDS[2:3])[0], lambda record, key: None) is None
 
 
-def test_runs_of_another_setting_make_rows_of_their_own_and_are_not_compared():
+def test_runs_of_another_setting_make_rows_of_their_own():
     longer = [record("corr", "records", seed, 0.9) for seed in (0, 1)]
     for one in longer:
         one["config"]["epochs"] = 800
-    table = rows([*RECORDS, *longer])
-    assert [row.n for row in table] == [2, 2, 2, 2]
-    assert difference(table[3], table) is None
+    assert [row.n for row in rows([*RECORDS, *longer])] == [2, 2, 2, 2]
 
 
 def test_a_posthoc_adjustment_of_a_rebalanced_run_is_not_mixed_with_that_of_a_bare_one():

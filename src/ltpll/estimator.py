@@ -230,58 +230,6 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         self.threads = threads
         self.on_epoch = on_epoch
 
-    # ---- parameters ------------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of this classifier.
-
-        Args:
-            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`,
-                `extras__mixup__alpha`.
-        """
-        params = dict(super().get_params(deep))
-        for extra in self.extras if deep and isinstance(self.extras, Sequence) else ():
-            if isinstance(extra, Extra):
-                for name, value in extra.get_params().items():
-                    params[f"extras__{extra.name}__{name}"] = value
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters and, as `rebalancer__momentum` and `extras__mixup__alpha`, part options.
-
-        A part given by name is replaced by an object with its `options` and the new ones.
-        """
-        nested: dict[str, dict[str, Any]] = {}
-        for key in [key for key in params if key.partition("__")[0] in REGISTRIES and "__" in key]:
-            part, _, option = key.rpartition("__")
-            nested.setdefault(part, {})[option] = params.pop(key)
-        super().set_params(**params)
-        for part, options in nested.items():
-            kind, _, name = part.partition("__")
-            if kind != "extras":
-                setattr(self, kind, self._configured(kind, getattr(self, kind), options))
-                continue
-            extras, names = (
-                list(self.extras),
-                [getattr(extra, "name", extra) for extra in self.extras],
-            )
-            if name not in names:
-                raise InputError(
-                    f"There is no extra {name!r} here to set {next(iter(options))!r} of."
-                )
-            place = names.index(name)
-            extras[place] = self._configured(kind, extras[place], options)
-            self.extras = extras
-        return self
-
-    def _configured(self, kind: str, part: Any, options: dict[str, Any]) -> Any:
-        if not isinstance(part, str):
-            return part.set_params(**options)
-        by_name = dict(self.options or {})
-        made = REGISTRIES[kind].create(part, **{**by_name.pop(part, {}), **options})
-        self.options = by_name or None
-        return made
-
     # ---- fitting ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, groups: Any = None, **unsupported: Any) -> Self:
@@ -493,8 +441,11 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         return device.type == "cuda" or self._fine_tune is not None
 
     def run_training(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
-        """Run the training that `begin` has prepared, and take over its results."""
-        trainer = fitting.trainer.fit(fitting.x, fitting.candidates, callbacks)
+        """Run the training that `prepare_training` has prepared, and take over its results."""
+        return self.take_over(fitting.trainer.fit(fitting.x, fitting.candidates, callbacks))
+
+    def take_over(self, trainer: PartialLabelTrainer) -> Self:
+        """Become the classifier that a trainer has trained."""
         self.model_ = trainer.model
         self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
         self.history_, self.n_iter_ = trainer.history, trainer.epoch

@@ -194,6 +194,10 @@ class Method(Configurable, nn.Module, ABC):
     Extras that add inputs to the forward pass, such as mixup, blend the targets from before the
     step in either case: their inputs pass
     through the network together with the views whose outputs refine the targets."""
+    row_by_row: ClassVar[bool] = False
+    """Whether the loss is the mean of losses of single rows, and each row's targets are refined
+    from its own outputs, so that networks can be trained in lockstep (`training/lockstep.py`).
+    """
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03

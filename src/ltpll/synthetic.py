@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "crowd_votes",
     "example_tables",
     "four_squares",
+    "instance_candidates",
     "load_digits_split",
     "long_tail_subset",
     "superclass_candidates",
@@ -159,6 +160,7 @@ def superclass_candidates(
     *,
     seed: int,
     factor: float = 8.0,
+    only: bool = False,
 ) -> Candidates:
     """Draw candidate sets in which labels of the true superclass join more often.
 
@@ -169,6 +171,8 @@ def superclass_candidates(
         seed: Seed of the random numbers.
         factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's
             CIFAR-100-LT-NU.
+        only: Whether labels of the same superclass join with probability q instead, and no others,
+            as in CIFAR-100H.
 
     Returns:
         Sets that contain the true label.
@@ -180,8 +184,8 @@ def superclass_candidates(
         >>> superclass_candidates([0, 3], superclass=[0, 0, 1, 1], ambiguity=0.1, seed=0).n_classes
         4
     """
-    group = np.asarray(superclass)
-    return join_labels(labels, len(group), ambiguity, np.random.default_rng(seed), group, factor)
+    group, rng = np.asarray(superclass), np.random.default_rng(seed)
+    return join_labels(labels, len(group), ambiguity, rng, group, 1.0 if only else factor, only)
 
 
 def join_labels(
@@ -191,19 +195,31 @@ def join_labels(
     rng: RandomNumbers,
     superclass: npt.NDArray[Any] | None = None,
     factor: float = 8.0,
+    only: bool = False,
 ) -> Candidates:
     """Draw the sets of `uniform_candidates` or `superclass_candidates`, in chunks of rows."""
     outside = in_range(ambiguity, "The ambiguity", 0, 1)
     probability = np.broadcast_to(outside, (n_classes, n_classes))  # (true, other)
     if superclass is not None:
         inside = in_range(factor * ambiguity, "The ambiguity inside a superclass", 0, 1)
+        outside = 0.0 if only else outside
         probability = np.where(superclass[:, None] == superclass[None, :], inside, outside)
     y = check_class_numbers(labels, n_classes)
+    return _drawn_sets(y, n_classes, rng, lambda rows: probability[y[rows]])
+
+
+def _drawn_sets(
+    y: Numbers,
+    n_classes: int,
+    rng: RandomNumbers,
+    probabilities: Callable[[slice], npt.NDArray[Any]],
+) -> Candidates:
+    """Sets of the true label and others, which join with their probabilities in rows of a slice."""
     sets = CollectedSets(PLAIN_ROW)
     chunk = max(1, VALUES_PER_PASS // n_classes)
     for start in range(0, len(y), chunk):
         part = y[start : start + chunk]
-        joined = rng.random((len(part), n_classes)) < probability[part]
+        joined = rng.random((len(part), n_classes)) < probabilities(slice(start, start + chunk))
         joined[np.arange(len(part)), part] = True
         rows, numbers = np.nonzero(joined)
         sets.add_codes(rows, numbers, len(part))
@@ -252,6 +268,76 @@ def top_k_candidates(
         missing = ~(chosen == part[:, None]).any(1)
         chosen[missing, -1] = part[missing]
     return Candidates.from_flat(np.arange(len(y) + 1) * k, best.ravel(), n_classes)
+
+
+def instance_candidates(
+    labels: npt.ArrayLike,
+    n_classes: int,
+    model: Any,
+    *,
+    seed: int,
+    features: Any = None,
+    rate: float | None = 0.4,
+    superclass: npt.ArrayLike | None = None,
+) -> Candidates:
+    """Draw candidate sets that depend on the example: a wrong label joins if a model finds it
+    likely.
+
+    With the model's probabilities p, the share of a wrong label is r_j = p_j / max p over the wrong
+    labels, and that of the true one zero. The shares are divided by their mean over the classes and
+    multiplied by `rate`, and each label joins with its share, or 1 if that is less.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        model: The probabilities of a model that was trained on true labels, (N, C), or a fitted
+            scikit-learn classifier of class numbers.
+        seed: Seed of the random numbers.
+        features: What a classifier is given, one row per label.
+        rate: About the number of wrong labels in a set, as a share of all classes; None leaves the
+            shares as they are, so that the likeliest wrong label always joins.
+        superclass: The superclass of each class: only labels of the same one join, and the mean is
+            taken over it.
+
+    Returns:
+        Sets that contain the true label.
+
+    Raises:
+        InputError: The probabilities, the rate or the labels cannot be used.
+
+    Examples:
+        >>> digits = load_digits_split(seed=0)
+        >>> X, y = digits.x_pool.reshape(-1, 64), digits.y_pool
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> sets = instance_candidates(y, 10, GaussianNB().fit(X, y), features=X, seed=0)
+        >>> len(sets) == len(y)
+        True
+    """
+    y = check_class_numbers(labels, n_classes)
+    if hasattr(model, "predict_proba"):
+        p = np.zeros((len(y), n_classes))
+        p[:, check_class_numbers(model.classes_, n_classes)] = model.predict_proba(features)
+    else:
+        p = np.asarray(model, dtype=np.float64)
+    if p.shape != (len(y), n_classes) or not (np.isfinite(p).all() and (p >= 0).all()):
+        which = f"The probabilities of shape {p.shape} are not those of {len(y)} examples and"
+        raise InputError(f"{which} {n_classes} classes: give finite ones, none below zero.")
+    in_range(1.0 if rate is None else rate, "rate", 0)
+    group = np.zeros(n_classes) if superclass is None else np.asarray(superclass)
+    if group.shape != (n_classes,):
+        raise InputError(f"There are {n_classes} classes: give the superclass of each.")
+
+    def shares(rows: slice) -> npt.NDArray[Any]:
+        true = y[rows]
+        allowed = group[true][:, None] == group[None, :]
+        wrong = np.where(allowed & (np.arange(n_classes) != true[:, None]), p[rows], 0.0)
+        wrong /= np.maximum(wrong.max(1, keepdims=True), np.finfo(float).tiny)
+        if rate is not None:
+            mean = wrong.sum(1, keepdims=True) / allowed.sum(1, keepdims=True)
+            wrong *= rate / np.maximum(mean, 1 / (2 * n_classes))  # at least twice as large, or 0
+        return wrong
+
+    return _drawn_sets(y, n_classes, np.random.default_rng(seed), shares)
 
 
 def crowd_votes(

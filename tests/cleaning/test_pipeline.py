@@ -126,11 +126,11 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         return run
 
     class Interrupted(Progress):
-        def start_part(self, part):
+        def start_part(self, part, *others):
             names.append(part.name)
             if part.name == "fold 1 of 2":
                 raise KeyboardInterrupt
-            return super().start_part(part)
+            return super().start_part(part, *others)
 
     with pytest.raises(KeyboardInterrupt):
         train(progress=Interrupted(0, lines.append))
@@ -203,9 +203,9 @@ class StopsIn(Progress):
         super().__init__(write=lambda line: None)
         self.name, self.number, self.started = name, number, []
 
-    def start_part(self, part):
+    def start_part(self, part, *others):
         self.started.append(part.name)
-        return super().start_part(part)
+        return super().start_part(part, *others)
 
     def on_step_end(self, trainer):
         if self.part.name == self.name:

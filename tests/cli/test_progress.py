@@ -26,8 +26,7 @@ def printed(monkeypatch, *, terminal):
     console = Console(file=text, force_terminal=terminal, width=80, highlight=False)
     monkeypatch.setattr(module, "console", console)
     monkeypatch.setattr(sys.modules["ltpll.cli.console"], "console", console)
-    for name in ("callbacks", "job"):
-        monkeypatch.setattr(f"ltpll.training.{name}.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ltpll.training.callbacks.time.monotonic", lambda: now[0])
     parts = [Part("training", 4, 100.0), Part("fold 1 of 1", 4, 100.0)]
     progress = ProgressBar()
     progress.plan_stages([Stage(parts[:1]), Stage(parts[1:])])

@@ -52,14 +52,14 @@ class Shares(Progress):
         super().__init__(0, lambda line: None)
         self.shares, self.begun, self.stop = [], [], stop
 
-    def start_part(self, part):
-        self.begun.append(part.name)
-        return super().start_part(part)
+    def start_part(self, part, *others):
+        self.begun += [one.name for one in (part, *others)]
+        return super().start_part(part, *others)
 
     def report_epochs(self, done, *, important=False):
         super().report_epochs(done, important=important)
         self.shares.append(self.share_done)
-        if self.stop == self.part.name and self.part.done >= 1:
+        if self.stop in [one.name for one in self._together] and self.part.done >= 1:
             raise KeyboardInterrupt
 
 
@@ -87,8 +87,8 @@ def test_progress_follows_the_order_of_training_and_ends_at_the_whole(whole):
     assert progress.shares == sorted(progress.shares)
     assert progress.shares[-1] == 1
     assert progress.begun[:7] == [
-        *("linear, 1 of 3", "linear, 2 of 3", "bins, 1 of 3", "bins, 2 of 3"),
-        *("lifting, 1 of 3", "lifting, 2 of 3", "forest, 1 of 3"),
+        *("linear, 1 of 3", "linear, 2 of 3", "lifting, 1 of 3", "lifting, 2 of 3"),
+        *("bins, 1 of 3", "bins, 2 of 3", "forest, 1 of 3"),
     ]
     assert list(found.weights) == ["linear", "bins", "lifting", "forest"]
 
@@ -156,7 +156,7 @@ def test_networks_trained_by_two_workers_are_those_of_one(tmp_path, monkeypatch,
     given = []
 
     def in_this_process(function, calls, workers, report):
-        given.append((workers, [run.number for run, *_ in calls]))
+        given.append((workers, sorted(k for run, *_ in calls for k in run.numbers)))
         for call in calls:
             function(*pickle.loads(pickle.dumps(call)))
             report()

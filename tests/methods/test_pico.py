@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ltpll.blocks.contrastive import contrastive_loss
+from ltpll.blocks.contrastive import contrastive_loss, move_prototypes
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -44,7 +44,7 @@ def test_prototypes_are_running_means_over_one_example_after_the_other():
     expected = [row.clone() for row in method.prototypes]
     for vector, label in zip(vectors, labels.tolist(), strict=True):
         expected[label] = 0.9 * expected[label] + 0.1 * vector
-    method.update_prototypes(vectors, labels)
+    move_prototypes(method.prototypes, vectors, labels, method.prototype_momentum)
     torch.testing.assert_close(
         method.prototypes, torch.stack([row / row.norm() for row in expected])
     )

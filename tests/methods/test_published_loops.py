@@ -3,68 +3,18 @@
 The loops get the trainer's batches and views, and a generator in the same state.
 """
 
-import math
-from copy import deepcopy
-
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy, leaky_relu, log_softmax, normalize
 
-from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.methods import METHODS
-from support.toy_training import classifier, toy, trainer
-
-EPOCHS = 4
-
-
-class Loop:
-    """What all loops share: own weights, targets and SGD."""
-
-    def __init__(self, training):
-        self.training, self.method = training, deepcopy(training.method)
-        self.model = deepcopy(training.model).train()
-        self.candidates = training.candidates[torch.arange(len(training.x))]
-        sets = self.candidates.float()
-        self.targets = sets / sets.sum(1, keepdim=True)
-        self.epoch = 0
-        parameters = [*self.model.parameters(), *self.method.parameters()]
-        self.optimizer = torch.optim.SGD(
-            [one for one in parameters if one.requires_grad], 0.1, momentum=0.9, weight_decay=1e-3
-        )
-
-    def train_on(self, loss):
-        self.optimizer.param_groups[0]["lr"] = self.training.optimizer.param_groups[0]["lr"]
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-
-    def restricted(self, logits, rows):
-        shown = torch.softmax(logits.detach(), 1) * self.candidates[rows]
-        return shown / shown.sum(1, keepdim=True)
-
-    def end_epoch(self):
-        self.epoch += 1
-
-    def lowest(self, losses, labels, quotas):
-        """The rows with the lowest losses of each class."""
-        chosen = torch.zeros(len(losses), dtype=torch.bool)
-        for k, quota in enumerate(quotas.tolist()):
-            members = sorted((labels == k).nonzero().flatten(), key=lambda i: float(losses[i]))
-            for i in members[: max(1, math.ceil(quota))]:
-                chosen[i] = True
-        return chosen
-
-    def blends(self, view, labels, chosen, generator):
-        """Blends of the chosen rows only."""
-        share, partner = mixup_weights(4, generator), mixup_partners(chosen, generator)
-        return tuple(
-            (share * values + (1 - share) * values[partner])[chosen] for values in (view, labels)
-        )
+from support.published_loops import EPOCHS, Loop, differences, training_of
 
 
 class SoLarLoop(Loop):
+    compared = ("prior",)
+
     def __init__(self, training):
         super().__init__(training)
         self.prior = torch.full((4,), 0.25)
@@ -103,6 +53,8 @@ class SoLarLoop(Loop):
 
 
 class HTCLoop(Loop):
+    compared = ("prior",)
+
     def __init__(self, training):
         super().__init__(training)
         self.prior = torch.full((4,), 0.25)
@@ -207,38 +159,6 @@ class CORRLoop(Loop):
             loss = loss + self.epoch / 100 * agreement.sum() / len(rows)
         self.targets[rows] = self.restricted(sum(logits) / 3, rows)
         self.train_on(loss)
-
-
-def differences(training, make_loop):
-    """The largest difference of targets, weights and running statistics after each epoch, and the
-    mean difference of the targets after the last."""
-    x, _, sets = toy()
-    training.prepare(x, sets)
-    loop, step, found = make_loop(training), training.step, []
-
-    def both(index, views):
-        generator = torch.Generator()
-        generator.set_state(training.generator.get_state())
-        loop.step(index, views, generator)
-        return step(index, views)
-
-    training._runner.step = both
-    for _ in range(EPOCHS):
-        training.train_epoch()
-        loop.end_epoch()
-        targets = training.targets[torch.arange(len(x))]
-        ours = [targets, *training.model.state_dict().values()]
-        theirs = [loop.targets, *loop.model.state_dict().values()]
-        if hasattr(loop, "prior"):
-            ours, theirs = [*ours, training.method.prior], [*theirs, loop.prior]
-        pairs = zip(ours, theirs, strict=True)
-        found.append(max(float((a - b).abs().max()) for a, b in pairs))
-    return found, float((targets - loop.targets).abs().mean())
-
-
-def training_of(method, batch_size=32):
-    encoder = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU())
-    return trainer(method, model=classifier(encoder), epochs=EPOCHS, batch_size=batch_size)
 
 
 @pytest.mark.parametrize(

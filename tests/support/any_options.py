@@ -22,7 +22,8 @@ BOTH = {
     "--lr": NUMBER,
     "--batch-size": WHOLE,
     "--seed": WHOLE | st.sampled_from(["4294967295", "4294967296"]),
-    "--method": NAME | st.sampled_from(["proden", "lw", "cavl", "cc", "solar", "pico", "htc"]),
+    "--method": NAME
+    | st.sampled_from(["proden", "lw", "cavl", "cc", "solar", "pico", "htc", "pop", "papi"]),
     "--rebalancer": NAME | st.sampled_from(["oracle-la", "epoch-records", "temp-oracle-la"]),
     "--extra": NAME | st.sampled_from(["mixup", "bcl", "paco", "sfn", "ldd"]),
     "--views": NAME | st.sampled_from(["paper", "flip-crop", "crop"]),

@@ -86,6 +86,10 @@ class Browser:
     """A headless Chromium that chromedriver drives over HTTP, by the WebDriver protocol."""
 
     def __init__(self, folder):
+        self.folder = folder
+        self._start()
+
+    def _start(self):
         self.driver = subprocess.Popen(
             ["chromedriver", "--port=0"],
             stdout=subprocess.PIPE,
@@ -95,10 +99,10 @@ class Browser:
         port = next(found[1] for line in self.driver.stdout if (found := PORT.search(line)))
         self.address = f"http://127.0.0.1:{port}/session"
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        options.append(f"--user-data-dir={folder / 'profile'}")
+        options.append(f"--user-data-dir={self.folder / 'profile'}")
         chrome = {
             "args": options,
-            "prefs": {"download.default_directory": str(folder)},
+            "prefs": {"download.default_directory": str(self.folder)},
             "binary": shutil.which("chromium"),
         }
         always = {"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}}
@@ -142,6 +146,11 @@ class Browser:
     def resize(self, width, height=844):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.protocol("Emulation.setDeviceMetricsOverride", **size)
+
+    def restart(self):
+        """Close it, and open it again with what it has kept."""
+        self.close()
+        self._start()
 
     def close(self):
         try:

@@ -66,8 +66,7 @@ def test_a_checkpoint_is_written_after_all_other_callbacks_and_resuming_is_annou
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    for module in ("callbacks", "job"):
-        monkeypatch.setattr(f"ltpll.training.{module}.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ltpll.training.callbacks.time.monotonic", lambda: now[0])
     return now
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ltpll.training import job as module
+from ltpll.training import callbacks as module
 from ltpll.training.callbacks import Progress
 from ltpll.training.job import Part, Stage
 
@@ -60,23 +60,6 @@ def test_parts_of_different_size_that_follow_one_another_end_when_it_is_expected
     assert work[-1] == 1
     total = 30 * (1 + 100 / 32) * (667 + 1000 + 5 * 800)
     assert seen[9][1] == pytest.approx(10 * 0.25 * 5000 / total)
-
-
-@pytest.mark.parametrize("per_worker", [5000, 3000, 1500])
-def test_folds_in_parallel_are_expected_to_be_as_fast_as_one_run_and_then_measured(
-    clock, per_worker
-):
-    """Five folds on two workers take as long as three folds on one."""
-    first, fold = Part.of_rows("training", 1000, 30, 32), folds()[0].left
-    job = planned(Stage([first]), Stage(folds(), workers=2, name="folds"))
-    seen = simulate(job, clock, lambda stage, now: 5000 if first in stage.parts else per_worker)
-    trained, end = first.epochs * first.cost / 5000, seen[-1][0]
-    assert end == pytest.approx(trained + 3 * fold / per_worker, abs=1.5)
-    for now, _, left in seen[4:]:
-        if now < trained:
-            assert left == pytest.approx(trained - now + 3 * fold / 5000, abs=0.5)
-        elif now > trained + 10:
-            assert left == pytest.approx(end - now, rel=0.2, abs=1.0)
 
 
 def test_what_was_finished_before_counts_for_the_share_but_not_for_the_speed(clock):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from docs_blocks.common import ROOT, block, measured_on, percent
 from ltpll.runs.run import Record
+from ltpll_research.comparing.systems import compare_systems
 from ltpll_research.records import results_under
-from ltpll_research.summary import Row, difference, rows
+from ltpll_research.summary import Row, rows
 
 
 def table(records: Sequence[Record], columns: dict[str, Callable[[Row], str]]) -> str:
@@ -30,13 +31,11 @@ def demo_table() -> str:
         results_under(ROOT / "results" / "digits"),
         key=lambda record: (order(record), record["config"]["seed"]),
     )
-    found = rows(records)
+    (problem,) = compare_systems(records)
+    gains = {system.label: problem.gain(system) for system in problem.systems}
 
     def gain(row: Row) -> str:
-        compared = difference(row, found)
-        return (
-            "–" if compared is None else f"{100 * compared[0].mean:+.1f} ± {100 * compared[1]:.1f}"
-        )
+        return "–" if row.bare else gains[row.label].replace("−", "-")
 
     return table(
         records,

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 from docs_blocks.common import table_row
+from docs_blocks.layout import shared_words, signed
 from ltpll.formatting import counted
 from ltpll_research.benchmark import EDITION
 from ltpll_research.paper.catalog import ITEMS, Cell, Item, Line, column_label
 from ltpll_research.paper.compare import ComparedCell, compare
 from ltpll_research.paper.grid import Finished
-from ltpll_research.paper.layout import shared_words, signed
 from ltpll_research.summary import Figure
 
 NOTHING = "–"

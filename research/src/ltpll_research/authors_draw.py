@@ -22,12 +22,10 @@ def authors_draw(
     """Draw the subset and the candidate sets as the authors of the RECORDS paper do.
 
     They use numpy's legacy generator with the seed 0. The rows of each class are shuffled, class by
-    class, and the first ones are kept; then a number
-    between 0 and 1 is drawn for every
-    row and class, and the class joins the set if the number is below its probability. With
-    superclasses, the class sizes are shuffled
-    first, by Python's generator with the seed 123, so that the largest classes are not those of the
-    first superclasses.
+    class, and the first ones are kept; then a number between 0 and 1 is drawn for every row and
+    class, and the class joins the set if the number is below its probability. With superclasses,
+    the class sizes are shuffled first, by Python's generator with the seed 123, so that the largest
+    classes are not those of the first superclasses.
 
     Args:
         labels: Class numbers of all training examples in their published order, equally many of

@@ -23,7 +23,12 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.settings import Count, Plain, Seed, Share, Within, check_types, with_settings
-from ltpll.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
+from ltpll.synthetic import (
+    instance_candidates,
+    long_tail_subset,
+    superclass_candidates,
+    uniform_candidates,
+)
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.trainer import PartialLabelTrainer, check_milestones
@@ -31,6 +36,7 @@ from ltpll.validation import chosen_device
 from ltpll.views import ImageViews
 from ltpll_research.authors_draw import authors_draw
 from ltpll_research.image_sets.prepared import ImageSet
+from ltpll_research.likely_labels import likely_labels
 from ltpll_research.recording import record_training, seed_streams
 from ltpll_research.set_origins import remove_labels
 
@@ -71,6 +77,9 @@ LATER: Mapping[str, Any] = {
     "milestones": (),
     "draw": "seeded",
     "edition": FIRST_EDITION,
+    "content": "",
+    "sets": "random",
+    "within_superclass": False,
 }
 COMPLETE_CIFAR = 50_000  # training images, from all of which the authors' draw is taken
 
@@ -80,11 +89,20 @@ class Experiment:
     """The settings that determine a result; the defaults are the paper's protocol.
 
     Args:
-        data: The name of an image set: cifar10, cifar100 or voc2007.
-        imbalance: Size of the largest class divided by the size of the smallest (ρ).
+        data: The name of an image set: cifar10, cifar100, voc2007, or one of your own.
+        content: A hash of an image set of your own, so that other images make another run; empty
+            for published sets.
+        imbalance: Size of the largest class divided by the size of the smallest (ρ); "natural"
+            takes all images.
+        sets: Where candidate sets come from: "random" lets a wrong label join with the probability
+            `ambiguity`, unless the image set has sets of its own, which is then used whole;
+            "instance" lets those join that a network finds likely (`instance_candidates`, with
+            `ambiguity` as its rate); "own" takes those of the image set, on a long-tailed subset.
         ambiguity: Probability that a wrong label joins a candidate set (q).
         superclass: Whether this probability is eight times as high inside a superclass (the paper's
             NU setting).
+        within_superclass: Whether only labels of the same superclass join, with this probability
+            (CIFAR-100H).
         lacking: The share of candidate sets from which the true label is removed.
         held_out: The share of training images that are left out, whose candidate sets tell without
             true labels which epoch is best (`set_information`).
@@ -119,9 +137,12 @@ class Experiment:
     """
 
     data: str
-    imbalance: Annotated[float, Within(1)] = 100.0
+    content: str = ""
+    imbalance: Annotated[float, Within(1)] | Literal["natural"] = 100.0
+    sets: Literal["random", "instance", "own"] = "random"
     ambiguity: Annotated[float, Within(0, 1)] = 0.05
     superclass: bool = False
+    within_superclass: bool = False
     lacking: Share = 0.0
     held_out: Share = 0.0
     method: str = "corr"
@@ -145,6 +166,13 @@ class Experiment:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if self.superclass and self.within_superclass:
+            raise InputError("superclass and within_superclass exclude each other: leave one out.")
+        if self.sets == "instance" and self.superclass:
+            raise InputError(
+                "sets=instance takes its labels from a network, not from superclass: leave that out, "
+                "or use within_superclass."
+            )
         if (self.schedule == "step") != bool(self.milestones):
             raise InputError(
                 "The schedule step and `milestones`, the epochs after which the learning rate "
@@ -226,45 +254,37 @@ class Problem:
     held_out: tuple[torch.Tensor, Candidates] | None = None  # images and their sets
 
 
-def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
-    """Draw the long-tailed training set and its candidate sets.
+def draw_problem(experiment: Experiment, images: ImageSet, device: str = "auto") -> Problem:
+    """Draw the long-tailed training set and its candidate sets, and take the test images.
 
     The subset, the candidates and the training have separate seeds, all derived from the
     experiment's seed. An image set that has candidate sets of its own (voc2007) is used whole,
-    whatever the imbalance, the ambiguity and the draw.
+    whatever the imbalance, the ambiguity and the draw, unless `sets` says otherwise.
 
     Args:
         experiment: The settings.
         images: The image set that the experiment names, from `load_image_set`.
-
-    Returns:
-        The training images with their candidate sets and true labels, and the test images.
+        device: Where the network for `sets="instance"` is trained.
 
     Raises:
-        InputError: If the experiment needs superclasses or the authors' draw, and the image set has
-            no superclasses or is incomplete.
+        InputError: If the image set lacks what the experiment needs, such as superclasses.
     """
     seeds = seed_streams(experiment.seed)
-    rho, q = experiment.imbalance, experiment.ambiguity
-    superclass = images.superclass if experiment.superclass else None
-    if experiment.superclass and superclass is None and images.candidates is None:
+    if experiment.content not in ("", images.content):
         raise InputError(
-            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the "
-            "settings."
+            f"The image set {shown(images.name)} is not the one that this run was made with: its "
+            "images, labels or sets have changed."
         )
-    if images.candidates is not None:
+    whole = images.candidates is not None and experiment.sets == "random"
+    if whole and images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     elif experiment.draw == "authors":
-        _check_complete(images)
-        rows, candidates = authors_draw(images.y_train, rho, q, superclass)
+        rows, candidates = _authors_draw(experiment, images)
     else:
-        largest = int(np.bincount(images.y_train).max())
-        rows = long_tail_subset(images.y_train, rho, seed=seeds["subset"], largest=largest)
-        labels, of_sets = images.y_train[rows], seeds["candidates"]
-        if superclass is not None:
-            candidates = superclass_candidates(labels, superclass, q, seed=of_sets)
-        else:
-            candidates = uniform_candidates(labels, len(images.classes), q, seed=of_sets)
+        rows = np.arange(len(images.y_train))
+        if experiment.imbalance != "natural":
+            rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"])
+        candidates = _draw_sets(experiment, images, rows, seeds["candidates"], device)
     if experiment.lacking:
         labels, of_removed = images.y_train[rows], seeds["candidates"] + 1
         candidates = remove_labels(candidates, labels, experiment.lacking, seed=of_removed)
@@ -290,9 +310,50 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     )
 
 
-def _check_complete(images: ImageSet) -> None:
-    """The rows that the authors' draw shuffles are all published images, in their order."""
-    counts = np.bincount(images.y_train, minlength=len(images.classes))
+def _superclass(experiment: Experiment, images: ImageSet) -> np.ndarray[Any, Any] | None:
+    """The superclasses, if the experiment needs them."""
+    name = "superclass" if experiment.superclass else "within_superclass"
+    if not (experiment.superclass or experiment.within_superclass):
+        return None
+    if images.superclass is None:
+        raise InputError(
+            f"The image set {shown(images.name)} has no superclasses: remove `{name}` from the "
+            "settings."
+        )
+    return images.superclass
+
+
+def _draw_sets(
+    experiment: Experiment,
+    images: ImageSet,
+    rows: np.ndarray[Any, np.dtype[np.int64]],
+    seed: int,
+    device: str,
+) -> Candidates:
+    """The candidate sets of a long-tailed subset."""
+    labels, n_classes = images.y_train[rows], len(images.classes)
+    q, only = experiment.ambiguity, experiment.within_superclass
+    superclass = _superclass(experiment, images)
+    if experiment.sets == "own":
+        if images.candidates is None:
+            raise InputError(
+                f"The image set {shown(images.name)} has no candidate sets of its own: leave "
+                "sets=own out."
+            )
+        return images.candidates.select(rows)
+    if experiment.sets == "instance":
+        p = likely_labels(images.x_train, images.y_train, n_classes, device)[rows]
+        group = superclass if only else None
+        return instance_candidates(labels, n_classes, p, seed=seed, rate=q, superclass=group)
+    if superclass is not None:
+        return superclass_candidates(labels, superclass, q, seed=seed, only=only)
+    return uniform_candidates(labels, n_classes, q, seed=seed)
+
+
+def _authors_draw(experiment: Experiment, images: ImageSet) -> tuple[Any, Candidates]:
+    """The authors' rows and sets; the rows that they shuffle are all published images, in order."""
+    rho, counts = experiment.imbalance, np.bincount(images.y_train, minlength=len(images.classes))
+    superclass = _superclass(experiment, images)
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(
             f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, "
@@ -300,6 +361,12 @@ def _check_complete(images: ImageSet) -> None:
             f"{counted(len(images.y_train), 'image')}: prepare the published archive with "
             f"`ltpll-research data prepare {images.name}`."
         )
+    if rho == "natural" or experiment.within_superclass or experiment.sets != "random":
+        raise InputError(
+            "The authors' draw is long-tailed and random: leave draw=authors out, or imbalance, "
+            "sets and within_superclass."
+        )
+    return authors_draw(images.y_train, rho, experiment.ambiguity, superclass)
 
 
 def build_trainer(
@@ -393,7 +460,7 @@ def train(
             f"trains edition {EDITION}: finish it with the version that started it, or train its "
             "settings again with `ltpll-research benchmark`."
         )
-    problem = draw_problem(experiment, images)
+    problem = draw_problem(experiment, images, how.get("device", "auto"))
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
     with locked_for_training(run) as unfinished:
@@ -445,7 +512,7 @@ def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrain
             "one."
         )
     experiment = Experiment.from_config(run.config)
-    problem = draw_problem(experiment, images)
+    problem = draw_problem(experiment, images, device)
     trainer = build_trainer(experiment, problem, device=device, engine="eager")
     trainer.prepare(problem.x, problem.candidates)
     trainer.load(run.folder / RunFile.CHECKPOINT)

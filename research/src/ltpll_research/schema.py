@@ -59,6 +59,11 @@ class Curves(msgspec.Struct):
     prior_distance: Figures = None
 
 
+class Snapshots(msgspec.Struct):
+    epoch: list[Whole] = []
+    mean_prediction: dict[str, list[list[Number | None]]] = {}
+
+
 class BenchmarkRecord(msgspec.Struct):
     """The record of a benchmark run or of a study; other entries may hold anything."""
 
@@ -72,18 +77,11 @@ class BenchmarkRecord(msgspec.Struct):
     environment: dict[str, Any] = {}
     shots: Shots | None = None
     curves: Curves = msgspec.field(default_factory=Curves)
+    snapshots: Snapshots = msgspec.field(default_factory=Snapshots)
 
 
 def check_record(record: Record) -> None:
-    """Refuse a record that cannot be compared with those of other benchmark runs and studies.
-
-    Args:
-        record: The record of a finished run.
-
-    Raises:
-        InputError: The record lacks something that its schema requires, or is that of a run on a
-            table.
-    """
+    """Refuse a record that is not a complete one of a benchmark run or of a study."""
     config = record.get("config")
     if isinstance(config, dict) and kind_of_run(config) is Kind.TABLE:
         problem: str | None = f"the config of {Kind.TABLE}"
@@ -121,4 +119,7 @@ def benchmark_problem(record: Record) -> str | None:
     curves += [own.target_recovery, own.mean_target_distance, own.prior_distance]
     if any(line is not None and len(line) != len(own.epoch) for line in curves):
         return "a curve without a number for each epoch"
+    kept = found.snapshots
+    if any(len(rows) != len(kept.epoch) for rows in kept.mean_prediction.values()):
+        return "no snapshot for each epoch"
     return prior_problem(record, n_classes)

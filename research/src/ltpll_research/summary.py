@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -122,57 +121,12 @@ def _check_seeds(group: Sequence[Record]) -> None:
         seen[seed] = key
 
 
-def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
-    """The gain of a row over its method without rebalancing, in balanced accuracy.
-
-    It is measured at the last epoch. Runs are paired by seed, which cancels the variation that the
-    draw of data adds to both.
-
-    Returns:
-        The gain and its standard error; None if there is nothing to compare with, or only one seed.
-    """
-    setting = (row.method, row.extras, row.setting)
-    bare = [one for one in table if one.bare and (one.method, one.extras, one.setting) == setting]
-    if not bare or row.bare:
-        return None
+def paired(row: Row, other: Row, read: Callable[[Record, str], float | None]) -> Figure | None:
+    """The difference of two rows over the seeds that both have."""
 
     def by_seed(row: Row) -> dict[int, float]:
-        last = ((record["config"]["seed"], record["last"][row.key]) for record in row.records)
-        return {seed: figures["balanced_accuracy"] for seed, figures in last}
+        found = {one["config"]["seed"]: read(one, row.key) for one in row.records}
+        return {seed: value for seed, value in found.items() if value is not None}
 
-    mine, without = by_seed(row), by_seed(bare[0])
-    figure = Figure.of(mine[seed] - without[seed] for seed in sorted(mine.keys() & without.keys()))
-    if figure is None or figure.std is None:
-        return None
-    return figure, figure.std / math.sqrt(figure.n)
-
-
-@dataclass(frozen=True)
-class ComparisonCell:
-    """Our number beside another one, such as a paper's, as texts; empty without a number."""
-
-    ours: str
-    best: str  # ours at the best test epoch
-    other: str
-    difference: str
-    # In brackets: the number of our runs and how they were trained, where that differs.
-    note: str = ""
-    marked: bool = False  # whether the difference is large
-
-
-@dataclass(frozen=True)
-class ComparisonTable:
-    """A table of such cells: a label per column, and a label and the cells of every row."""
-
-    caption: str  # what all columns share
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[ComparisonCell]]]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Tables that compare our numbers with others, and a sentence on how ours were made."""
-
-    title: str
-    tables: Sequence[ComparisonTable]
-    note: str
+    mine, others = by_seed(row), by_seed(other)
+    return Figure.of(mine[seed] - others[seed] for seed in sorted(mine.keys() & others.keys()))

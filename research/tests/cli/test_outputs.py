@@ -13,7 +13,7 @@ from support.commands import research_here as research
     [
         (["bench", "engine", "--json", "t.csv"], "must end in .json"),
         (["tsne", "run", "--out", "other.csv"], "must end in .png"),
-        (["report", "run", "--out", "other.csv"], "must end in .html, .htm"),
+        (["compare", "run", "--out", "other.csv"], "must end in .html, .htm, .png"),
     ],
     ids=" ".join,
 )
@@ -38,6 +38,7 @@ def test_every_command_that_writes_files_checks_where():
         if set(inspect.signature(each).parameters) & set(OUTPUTS)
     }
     assert [name for name, checks in checked.items() if not checks] == [
-        "benchmark"
-    ]  # which writes to folders that it names
+        "benchmark",
+        "train",
+    ]  # which write to folders that they name
     assert len(checked) > 5

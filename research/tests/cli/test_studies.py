@@ -66,7 +66,7 @@ def test_a_damaged_result_is_named_and_trained_again(copied):
     damaged = next(copied.rglob("result.json"))
     before = json.loads(damaged.read_text())
     damaged.write_text("{")
-    shown = research("report", damaged.parent, "--out", "page.html", cwd=copied)
+    shown = research("compare", damaged.parent, "--out", "page.html", cwd=copied)
     assert shown.returncode == 2
     assert f"{damaged.parent} cannot be read (its file {damaged.name}" in shown.stderr
     result = toy("--workers", "0", cwd=copied)  # as that message says
@@ -74,7 +74,7 @@ def test_a_damaged_result_is_named_and_trained_again(copied):
     assert f"{damaged.parent.name} has lost or damaged files (result.json)" in result.stderr
     assert "2 of 3 runs were finished earlier" in result.stdout
     assert json.loads(damaged.read_text())["last"] == before["last"]
-    assert research("report", damaged.parent, "--out", "page.html", cwd=copied).returncode == 0
+    assert research("compare", damaged.parent, "--out", "page.html", cwd=copied).returncode == 0
 
 
 @pytest.mark.parametrize(

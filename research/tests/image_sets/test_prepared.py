@@ -348,7 +348,7 @@ def test_a_set_without_entries_for_superclasses_is_read(good, root):
         (edit(format="ltpll image set 2"), "it is not a 'ltpll image set 1'"),
         (edit(name="cifar100"), "called 'cifar10'"),
         (edit(classes=3), "$.classes"),
-        (edit(n_train=None), "$.n_train"),
+        (edit(n_train="35"), "$.n_train"),
         (edit(n_train=34), "does not hold 34 images"),
         (edit(superclasses=1), "$.superclasses"),
         (

@@ -10,7 +10,8 @@ from ltpll.methods import METHODS
 from ltpll.runs.run import marker_text
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.catalog import ITEMS
-from ltpll_research.paper.grid import Finished, experiments, parse_settings
+from ltpll_research.paper.grid import Finished, experiments, parse_grid, parse_settings
+from support.commands import research_here
 from support.refusals import refusal
 
 
@@ -125,3 +126,18 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     assert [
         Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)
     ] == [True, False, True]
+
+
+def test_a_grid_has_every_combination_with_all_settings_of_a_seed_together():
+    found = parse_grid("method=corr,proden seed=0-1,7 extras=mixup,sfn lr=0.1")
+    assert [(one["seed"], one["method"]) for one in found] == [
+        (seed, method) for seed in (0, 1, 7) for method in ("corr", "proden")
+    ]
+    assert {(one["extras"], one["lr"]) for one in found} == {(("mixup", "sfn"), 0.1)}
+    assert "seed is '4-2'" in refusal(lambda: parse_grid("seed=4-2"))
+    assert "seed is '0-99999999'" in refusal(lambda: parse_grid("seed=0-99999999"))
+
+
+def test_set_cannot_replace_what_a_row_or_column_is(tmp_path):
+    message = research_here("reproduce", "main", "--set", "imbalance=10", status=2)
+    assert "--only imbalance=VALUE" in message

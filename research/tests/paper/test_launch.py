@@ -134,16 +134,16 @@ def test_the_list_names_every_item_and_counts_what_is_done(root, tmp_path):
     assert "0/156" in result.stdout
 
 
-def test_a_report_of_runs_is_a_page_and_an_unfinished_run_is_refused(root, tmp_path):
+def test_a_comparison_of_runs_is_a_page_and_an_unfinished_run_is_refused(root, tmp_path):
     assert call(root, "--epochs", "1", cwd=tmp_path).returncode == 0
     runs = tmp_path / "ltpll-runs" / "images"
-    made = research("report", runs, "--title", "Mine <b>", cwd=tmp_path)
+    made = research("compare", runs, "--title", "Mine <b>", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    page = (tmp_path / "ltpll-report.html").read_text()
+    page = (tmp_path / "ltpll-compare.html").read_text()
     assert "Mine &lt;b&gt;" in page
     assert "proden + records" in page
     folder = next(path.parent for path in runs.rglob("done"))
     (folder / "done").unlink()
-    refused = research("report", folder, cwd=tmp_path)
+    refused = research("compare", folder, cwd=tmp_path)
     assert refused.returncode == 2
     assert "not finished" in refused.stderr

@@ -234,7 +234,7 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
         line.split("missing: ")[1] for line in result.stdout.splitlines() if "missing: " in line
     ]
     assert listed == [
-        "CIFAR-10-LT ρ=100 q=0.5, solar, epochs 1100, views flip-crop, schedule step, seed 0",
+        "CIFAR-10-LT ρ=100 q=0.5, solar, views flip-crop, epochs 1100, schedule step, seed 0",
         "CIFAR-10-LT ρ=100 q=0.5, htc, views flip-crop, schedule step, seed 0",
     ]
 

@@ -1,4 +1,4 @@
-"""Pieces of contrastive methods: a projector, a queue, a momentum encoder, and the loss."""
+"""Pieces of contrastive methods: a projector, a queue, a momentum encoder, prototypes, the loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, one_hot
 
 from ltpll.interfaces import Step, linear_head
 
@@ -129,6 +129,41 @@ class Memory(nn.Module):
         similarities = query @ torch.cat([query, key, vectors]).T / temperature
         self.queue.replace_oldest(key, labels)
         return similarities, same, allowed
+
+
+def labels_or_own_view(
+    by_label: Tensor, positives: Tensor, allowed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Positives and comparisons as they are or, where `by_label` is false, those of MoCo.
+
+    The only positive of an example is then its own second view, and all others are those of the
+    queue. Both are (batch, batch + batch + queue), as `Memory.compare_and_store` returns them.
+    """
+    n = len(positives)
+    own = torch.eye(n, positives.shape[1] - n, dtype=torch.bool, device=positives.device)
+    own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
+    in_queue = allowed & (torch.arange(allowed.shape[1], device=allowed.device) >= 2 * n)
+    return (
+        torch.where(by_label, positives, own.to(positives.dtype)),
+        torch.where(by_label, allowed, in_queue | own),
+    )
+
+
+@torch.no_grad()
+def move_prototypes(
+    prototypes: Tensor, vectors: Tensor, labels: Tensor, momentum: float | Tensor
+) -> None:
+    """Move the running mean of each class, (classes, width), as if vectors came one by one.
+
+    The means are then scaled to unit length.
+    """
+    members = one_hot(labels, len(prototypes)).to(vectors.dtype)
+    # The vectors of each class that come after this one.
+    later = members.flip(0).cumsum(0).flip(0) - members
+    weights = members * (1 - momentum) * momentum**later
+    kept = momentum ** members.sum(0)
+    moved = kept[:, None] * prototypes + weights.T @ vectors
+    prototypes.copy_(normalize(moved, dim=1))
 
 
 def contrastive_loss(similarities: Tensor, positives: Tensor, allowed: Tensor) -> Tensor:

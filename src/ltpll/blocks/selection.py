@@ -31,11 +31,16 @@ def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(chosen, shuffled[place.clamp_min(0)], everyone)
 
 
-def mixup_weights(alpha: int, generator: torch.Generator) -> Tensor:
-    """max(λ, 1 − λ) with λ ~ Beta(α, α): the share of the first example in a blend."""
+def symmetric_beta(alpha: int, generator: torch.Generator) -> Tensor:
+    """A draw from Beta(α, α), for a positive integer α."""
     # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a
     # generator.
-    share = torch.rand(2 * alpha - 1, generator=generator, device=generator.device).median()
+    return torch.rand(2 * alpha - 1, generator=generator, device=generator.device).median()
+
+
+def mixup_weights(alpha: int, generator: torch.Generator) -> Tensor:
+    """max(λ, 1 − λ) with λ ~ Beta(α, α): the share of the first example in a blend."""
+    share = symmetric_beta(alpha, generator)
     return torch.maximum(share, 1 - share)
 
 

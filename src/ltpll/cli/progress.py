@@ -77,8 +77,8 @@ class ProgressBar(Progress):
         if kind is KeyboardInterrupt:
             raise _interrupted() from None
 
-    def start_part(self, part: Part) -> ProgressBar:
-        super().start_part(part)
+    def start_part(self, part: Part, *others: Part) -> ProgressBar:
+        super().start_part(part, *others)
         self._bar.start()
         self._draw()
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -53,9 +53,9 @@ class SoftForest:
     def __init__(self, trees: int = 200, least_leaf: int = 2, seed: int = 0) -> None:
         self.trees, self.least_leaf, self.seed = trees, least_leaf, seed
 
-    def unfitted(self) -> SoftForest:
-        """A forest with the same settings that has not grown yet."""
-        return SoftForest(self.trees, self.least_leaf, self.seed)
+    def unfitted(self, other: int = 0) -> SoftForest:
+        """A forest with the same settings that has not grown yet; `other` gives it other trees."""
+        return SoftForest(self.trees, self.least_leaf, self.seed + other)
 
     def fit(self, x: npt.NDArray[Any], soft: npt.NDArray[Any]) -> Self:
         """Grow the trees.
@@ -77,6 +77,25 @@ class SoftForest:
         self.n_classes = soft.shape[1]
         self._arrays = _flattened([tree.tree_ for tree in forest.estimators_], forest.classes_)
         return self
+
+    @classmethod
+    def joined(cls, forests: Sequence[SoftForest]) -> Self:
+        """A forest of the trees of several forests for the same classes and features."""
+        parts, made = [forest._arrays for forest in forests], cls()
+        nodes = np.cumsum([0, *(len(part["left"]) for part in parts)])
+        entries = np.cumsum([0, *(len(part["labels"]) for part in parts)])
+        made.n_classes, made._arrays = forests[0].n_classes, {}
+        for name, kind in KINDS.items():
+            own = [part[name] for part in parts]
+            if name in ("left", "right"):  # of leaves, -1
+                own = [np.where(one >= 0, one + k, -1) for one, k in zip(own, nodes, strict=False)]
+            elif name == "roots":
+                own = [one + k for one, k in zip(own, nodes, strict=False)]
+            elif name == "starts":
+                own = [one[:-1] + k for one, k in zip(own, entries, strict=False)]
+                own.append(entries[-1:])
+            made._arrays[name] = np.concatenate(own).astype(kind)
+        return made
 
     def predict_proba(self, x: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """The mean over trees of the label shares in each row's leaf, (rows, classes)."""

@@ -21,6 +21,7 @@ from ltpll.rebalancers import RECORDS
 from ltpll.training.checkpoint import Tensors
 
 MOST_COLUMNS = 128  # that are read in bins; more are probably an embedding, which bins harm
+TREES = 60  # of each fold, which together are the forest
 ENOUGH = 3  # distinct values from which bins say more than the number itself
 CONTENT = "classifier."
 VALUES = "classifier-values"
@@ -57,10 +58,10 @@ class SoftLabelMember:
     name: str
     classifier: Any
 
-    def fitted(self, x: npt.NDArray[Any], soft: npt.NDArray[Any]) -> Any:
-        """A copy of the classifier, fitted to soft labels, (rows, classes)."""
+    def fitted(self, x: npt.NDArray[Any], soft: npt.NDArray[Any], fold: int = 0) -> Any:
+        """A copy of the classifier, fitted to soft labels, (rows, classes), of a fold."""
         if isinstance(self.classifier, SoftForest):
-            return self.classifier.unfitted().fit(x, soft)
+            return self.classifier.unfitted(fold).fit(x, soft)
         rows, labels, weights = repeated_rows(soft)
         return clone(self.classifier).fit(x[rows], labels, sample_weight=weights)
 
@@ -88,7 +89,7 @@ def default_members(x: npt.NDArray[Any], base: PartialLabelClassifier, seed: int
         found.append(NetworkMember("network on bins", clone(base), bins=True))
     lifting = clone(base).set_params(rebalancer=RECORDS())
     found.append(NetworkMember("network, RECORDS", lifting, lifts=True))
-    return [*found, SoftLabelMember("random forest", SoftForest(seed=seed))]
+    return [*found, SoftLabelMember("random forest", SoftForest(TREES, seed=seed))]
 
 
 def few_columns(x: npt.NDArray[Any]) -> bool:

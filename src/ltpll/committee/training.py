@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
+from ltpll.committee.forest import SoftForest
 from ltpll.committee.members import (
     Member,
     NetworkMember,
@@ -31,6 +33,7 @@ from ltpll.committee.mixture import (
     with_shares,
 )
 from ltpll.errors import InputError
+from ltpll.estimator import Schedule
 from ltpll.evaluation.set_information import SetInformation, set_information
 from ltpll.folds import Rows, check_folds, fold_splits
 from ltpll.formatting import counted
@@ -40,8 +43,9 @@ from ltpll.training.compatibility import check_features_differ
 from ltpll.training.fold_training import (
     FoldRun,
     KeptFolds,
+    LockstepRuns,
+    in_lockstep,
     parallel_runs,
-    train_folds,
     train_in_processes,
 )
 from ltpll.training.job import Part, Stage
@@ -57,6 +61,7 @@ CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
 PROBABILITIES = "probabilities"
+AUTO = "auto"
 
 
 class FittedMember(NamedTuple):
@@ -96,6 +101,8 @@ class _Tried:
 
     member: Member
     out_of_fold: npt.NDArray[np.float16]
+    of_folds: Sequence[Any] = ()
+    """The classifiers of the folds, if the member learns from soft labels."""
 
     @property
     def lifts(self) -> bool:
@@ -109,8 +116,10 @@ class _Tried:
 class CommitteeTraining:
     """The training runs of a committee: of each member, one per fold, and one on all rows.
 
-    Members that hardly weigh anything are not trained on all rows. With many rows, all members are
-    tried on a sample first, and only the best of them are trained on more.
+    Networks that can be trained in lockstep are trained on the folds and on all rows at once. Others
+    are trained on all rows only if they weigh anything, and a forest is made of the trees of its
+    folds. With many rows, all members are tried on a sample first, and only the best of them are
+    trained on more.
 
     Args:
         members: The members, of which at least one is a network.
@@ -145,6 +154,7 @@ class CommitteeTraining:
         if not fits_memory(candidates, len(members)):
             size = f"{counted(len(x), 'row')} × {candidates.n_classes:,} classes"
             raise InputError(f"{size} are too many for a committee: use PartialLabelClassifier.")
+        self.trains_all_rows = True
         # In the order of their training, in which progress is counted.
         self.members = sorted(members, key=_turn)
         self.x, self.candidates = x, candidates
@@ -160,6 +170,7 @@ class CommitteeTraining:
             rows.sort()
             sample = x[rows], candidates.select(rows)
             self.trial = CommitteeTraining(members, *sample, TRIAL_FOLDS, seed)
+            self.trial.trains_all_rows = False
         self.parts: list[Part] = [] if self.trial is None else list(self.trial.parts)
         last = len(self.splits) - 1
         runs = [(member, k) for member in self.members for k in range(last)]
@@ -173,8 +184,18 @@ class CommitteeTraining:
     def _part(self, member: Member, k: int) -> Part:
         n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
         if isinstance(member, NetworkMember):
-            epochs, batch_size = member.classifier.schedule(n)
+            epochs, batch_size = self._schedule(member, k)
         return Part.of_rows(f"{member.name}, {k + 1} of {len(self.splits)}", n, epochs, batch_size)
+
+    def _schedule(self, member: NetworkMember, k: int) -> Schedule:
+        """How long a run takes: as long as that of the smallest fold, unless `epochs` are given.
+
+        So all runs can be trained in lockstep.
+        """
+        sizes = [len(rows) for rows, _ in self.splits]
+        n = min(sizes) if member.classifier.epochs == AUTO else sizes[k]
+        schedule: Schedule = member.classifier.schedule(n)
+        return schedule
 
     def set_network_params(self, **params: Any) -> None:
         """Set parameters of all networks that the runs train."""
@@ -242,8 +263,14 @@ class CommitteeTraining:
     def _weighed(self) -> tuple[list[_Tried], Numbers, Shares, Numbers]:
         """Members that count, their weights, the soft labels of networks, and the class shares."""
         networks = [one for one in self.members if isinstance(one, NetworkMember)]
-        of_folds = range(len(self.splits) - 1)
-        self._train_in_processes([(one, k) for one in networks for k in of_folds])
+        last = len(self.splits) - 1
+        runs = [self._fold_run(one, k) for one in networks for k in range(last)]
+        if self.trains_all_rows:
+            free = [one for one in networks if one.classifier.epochs == AUTO]
+            runs += [self._fold_run(one, last) for one in free]
+        on_all = {self._number(one, last) for one in networks}
+        joined = in_lockstep(runs)
+        self._train([one for one in joined if not {*one.numbers} <= on_all])
         tried = [self._out_of_fold(one) for one in networks]
         usual = [one.out_of_fold for one in tried if not one.lifts]
         mean = _sum([1 / len(usual)] * len(usual), usual)
@@ -286,22 +313,25 @@ class CommitteeTraining:
 
     def _fold_run(self, member: NetworkMember, k: int) -> FoldRun:
         whole, x = partial(predicted, n=len(self.x)), self._input_of(member)
-        return FoldRun(self._number(member, k), member.classifier, x, self.splits[k], whole)
+        classifier = clone(member.classifier).set_params(**self._schedule(member, k)._asdict())
+        return FoldRun(self._number(member, k), classifier, x, self.splits[k], whole)
 
-    def _train_in_processes(self, runs: Iterable[tuple[NetworkMember, int]]) -> None:
-        """Train those of the runs that are not kept yet, if there are processes for them."""
-        fold_runs = [self._fold_run(*run) for run in runs]
-        train_in_processes(fold_runs, self.candidates, self._kept, self._stage, self._progress)
+    def _train(self, runs: Sequence[FoldRun | LockstepRuns]) -> None:
+        """Train those of the runs that are not kept yet."""
+        stage, progress, kept = self._stage, self._progress, self._kept
+        train_in_processes(runs, self.candidates, kept, stage, progress)
+        for one in runs:
+            if all(kept.read(number) is not None for number in one.numbers):
+                kept.tidy(*one.numbers)
+            else:
+                progress.start_part(*(stage.parts[number] for number in one.numbers))
+                one.train(self.candidates, kept, [progress])
 
     def _run_of(self, member: NetworkMember, k: int) -> Tensors:
-        """What a run has found, which is made now unless it is kept."""
-        runs = train_folds(
-            [self._fold_run(member, k)],
-            self.candidates,
-            lambda number: [self._progress.start_part(self._stage.parts[number])],
-            self._kept,
-        )
-        return next(iter(runs))[1]
+        """What a run has found."""
+        found = self._kept.read(self._number(member, k))
+        assert found is not None
+        return found
 
     def _out_of_fold(self, member: NetworkMember) -> _Tried:
         found = np.zeros((len(self.x), self.candidates.n_classes), dtype=np.float16)
@@ -315,16 +345,16 @@ class CommitteeTraining:
         part = self._stage.parts[self._number(member, k)]
         self._progress.start_part(part)
         rows, _ = self.splits[k]
-        classifier = member.fitted(self.x[rows], soft[rows])
+        classifier = member.fitted(self.x[rows], soft[rows], k)
         self._progress.report_epochs(part.epochs)
         return classifier
 
     def _out_of_fold_by_soft(self, member: SoftLabelMember, soft: Shares) -> _Tried:
-        found = np.zeros(soft.shape, dtype=np.float16)
+        found, of_folds = np.zeros(soft.shape, dtype=np.float16), []
         for k, (_, rows) in enumerate(self.splits[:-1]):
-            classifier = self._fitted_to_soft(member, k, soft)
-            found[rows] = all_classes(classifier, self.x[rows], soft.shape[1])
-        return _Tried(member, found)
+            of_folds.append(self._fitted_to_soft(member, k, soft))
+            found[rows] = all_classes(of_folds[-1], self.x[rows], soft.shape[1])
+        return _Tried(member, found, of_folds)
 
     # ---- mixtures --------------------------------------------------------------------------------
 
@@ -336,8 +366,8 @@ class CommitteeTraining:
         for member in self.members:
             if member not in counting:
                 self._skip(member, [last])
-        self._train_in_processes(
-            [(one, last) for one in counting if isinstance(one, NetworkMember)]
+        self._train(
+            [self._fold_run(one, last) for one in counting if isinstance(one, NetworkMember)]
         )
         found = []
         for one, weight in zip(tried, weights, strict=True):
@@ -346,6 +376,9 @@ class CommitteeTraining:
                 tensors = self._run_of(member, last)
                 classifier: Any = classifier_of(tensors, member.classifier.device)
                 bins = self._bins if member.bins else None
+            elif isinstance(member.classifier, SoftForest):
+                classifier = SoftForest.joined(one.of_folds)
+                self._skip(member, [last])
             else:
                 classifier = self._fitted_to_soft(member, last, soft)
             found.append(FittedMember(member.name, weight, classifier, bins, one.mean))

@@ -56,6 +56,7 @@ class CORR(Method):
     """
 
     name = "corr"
+    row_by_row = True
     ramp: Tensor
 
     def __init__(

@@ -8,9 +8,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize, one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
-from ltpll.blocks.contrastive import Memory, contrastive_loss
+from ltpll.blocks.contrastive import (
+    Memory,
+    contrastive_loss,
+    labels_or_own_view,
+    move_prototypes,
+)
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.validation import in_range, whole_number
@@ -144,36 +149,23 @@ class PiCO(Method):
 
     def step_loss(self, step: Step) -> Tensor:
         labels = step.adjusted().logits[0].masked_fill(~step.batch.candidates, -torch.inf).argmax(1)
+        plain = self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+        return plain + self.weight * self.contrast(step, labels)
+
+    def contrast(self, step: Step, labels: Tensor) -> Tensor:
+        """The contrastive loss of a step whose examples have these likely labels, by which the
+        prototypes move.
+        """
         query, key = (
             self.memory.projector(step.outputs.features[0]),
             self.memory.project_second_view(step),
         )
-        self.update_prototypes(query.detach(), labels)
+        move_prototypes(self.prototypes, query.detach(), labels, self.prototype_momentum)
         similarities, same, allowed = self.memory.compare_and_store(
             query, key, labels, self.temperature
         )
-        n = len(labels)
-        # The second views follow the batch itself.
-        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)
-        own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
-        in_queue = allowed & (torch.arange(allowed.shape[1], device=allowed.device) >= 2 * n)
-        positives = torch.where(self.by_label, same, own).float()
-        compared = torch.where(self.by_label, allowed, in_queue | own)
-        contrast = contrastive_loss(similarities, positives, compared)
-        plain = self.loss(step.outputs, step.batch.targets, step.batch.candidates)
-        return plain + self.weight * contrast
+        positives, compared = labels_or_own_view(self.by_label, same.float(), allowed)
+        return contrastive_loss(similarities, positives, compared)
 
     def end_epoch(self, training: Training) -> None:
         self.memory.queue.shorten_to(len(training.targets))
-
-    @torch.no_grad()
-    def update_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
-        """Update the running means as if the examples came one by one."""
-        m = self.prototype_momentum
-        members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
-        # The examples of each class that come after this one.
-        later = members.flip(0).cumsum(0).flip(0) - members
-        weights = members * (1 - m) * m**later
-        kept = m ** members.sum(0)
-        moved = kept[:, None] * self.prototypes + weights.T @ vectors
-        self.prototypes.copy_(normalize(moved, dim=1))

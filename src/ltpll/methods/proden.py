@@ -31,6 +31,7 @@ class PRODEN(Method):
     """
 
     name = "proden"
+    row_by_row = True
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return cross_entropy(outputs.logits[0], targets)

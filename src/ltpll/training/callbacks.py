@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 UPDATE_SECONDS = 0.2  # between two updates of a progress, however it is shown
 FIRST_LINE_SECONDS = 1.0
+RECENT_SECONDS = 10.0  # older speeds count less and less; with time, more of the past is recent
+LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing
 FREQUENT_SECONDS = 60.0  # after this time, lines of progress become rarer
 SHOWN_AS = {
     "loss": "loss",
@@ -163,9 +165,8 @@ class Progress(Callback):
     there are several. Without a plan, every training run is a job of its own. Subclasses override
     `show_progress` to report in another way.
 
-    The time left is the work left divided by the measured speed. Each worker of a stage that was
-    not measured yet is expected to be as fast as those of the stage before. Epochs that were
-    finished before a training run was resumed do not count for the speed.
+    The time left is the work left divided by the measured speed. Epochs that were finished before a
+    training run was resumed do not count for the speed.
 
     Args:
         every_seconds: Print at most one line in this time during the first minute, and in six times
@@ -193,6 +194,8 @@ class Progress(Callback):
 
     def _begin(self, stages: Sequence[Stage]) -> None:
         self.stages, self.part, self._ended = stages, None, False
+        self._measured: float | None = None
+        self._work = self._seconds = self._elapsed = 0.0
         self._began = self._updated = time.monotonic()
         self._next_line = self._began + min(self.every_seconds, FIRST_LINE_SECONDS)
 
@@ -201,9 +204,13 @@ class Progress(Callback):
         self._planned = True
         self._begin(stages)
 
-    def start_part(self, part: Part) -> Progress:
-        """Report the next training run as this part of the plan; parts before it are finished."""
+    def start_part(self, part: Part, *others: Part) -> Progress:
+        """Report the next training run as this part of the plan; parts before it are finished.
+
+        `others` are trained at the same time, in lockstep.
+        """
         self.part, self._figures, self._views_per_epoch = part, {}, 0
+        self._together = [part, *others]
         self.stage = next(stage for stage in self.stages if part in stage.parts)
         for earlier in self.parts[: self.parts.index(part)]:
             earlier.done = earlier.epochs
@@ -214,12 +221,12 @@ class Progress(Callback):
             part = Part("", trainer.epochs)
             self._begin([Stage([part])])
             self.start_part(part)
-        self._views_per_epoch = trainer.views_per_epoch
+        self._views_per_epoch = trainer.views_per_epoch // len(self._together)
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:
-            # Without a report, which would count for the speed.
-            self.part.done = trainer.epochs_done
+            for part in self._together:  # without a report, which would count for the speed
+                part.done = trainer.epochs_done
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
@@ -244,8 +251,19 @@ class Progress(Callback):
             important: Whether this has to be shown, even if something else was shown a moment ago.
         """
         assert self.part is not None
-        self.stage.report(done if isinstance(done, Mapping) else {self.part: done})
-        self._updated = time.monotonic()
+        if not isinstance(done, Mapping):
+            done = dict.fromkeys(self._together, done)
+        now = self._updated = time.monotonic()
+        work = sum(max(0.0, epochs - part.done) * part.cost for part, epochs in done.items())
+        for part, epochs in done.items():
+            part.done = epochs
+        if self._measured is not None:
+            seconds = now - self._measured
+            self._elapsed += seconds
+            fade = 0.5 ** (seconds / max(RECENT_SECONDS, self._elapsed / 4))
+            self._work, self._seconds = self._work * fade + work, self._seconds * fade + seconds
+        if self._measured is not None or work > 0:  # the first finished work starts the clock
+            self._measured = now
         ends = self.share_done >= 1
         if not self._ended:
             self.show_progress(important or ends)
@@ -265,16 +283,15 @@ class Progress(Callback):
         return 1 - sum(part.left for part in self.parts) / total if total else 1.0
 
     @property
+    def speed(self) -> float | None:
+        """The work per second; None until it is measured."""
+        return self._work / self._seconds or None if self._seconds >= LEAST_SECONDS else None
+
+    @property
     def seconds_left(self) -> float | None:
         """The time left, or None as long as no speed was measured."""
-        seconds, speed = 0.0, None
-        for stage in self.stages:
-            speed = stage.speed() or speed
-            if stage.longest > 0:
-                if speed is None:
-                    return None
-                seconds += stage.longest / speed
-        return seconds
+        left = sum(part.left for part in self.parts)
+        return 0.0 if left == 0 else left / self.speed if self.speed else None
 
     @property
     def current(self) -> str:
@@ -299,7 +316,7 @@ class Progress(Callback):
     def figures(self) -> str:
         """The figures of the last epoch, and the speed."""
         assert self.part is not None
-        views = (self.stage.speed() or 0) / self.part.cost * self._views_per_epoch
+        views = (self.speed or 0) / self.part.cost * self._views_per_epoch
         return " · ".join([*self._figures.values(), *([f"{views:,.0f} views/s"] if views else [])])
 
     def show_progress(self, important: bool) -> None:

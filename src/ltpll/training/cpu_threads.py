@@ -69,7 +69,7 @@ class Threads:
     """Chooses the number of threads: the given one, or the faster of one and all threads."""
 
     def __init__(self, wanted: int | Literal["auto"] = "auto") -> None:
-        self._wanted = None if wanted == "auto" else whole_number(wanted, 1, "threads")
+        self.wanted = wanted if wanted == "auto" else whole_number(wanted, 1, "threads")
         self.number = 0
         """The number last used, perhaps by the process that wrote the checkpoint, or 0."""
 
@@ -86,8 +86,8 @@ class Threads:
         """Choose the number before training; without a pass to time, it is torch's number."""
         most = torch.get_num_threads()
         by_user = any(map(os.environ.get, VARIABLES)) or most != AT_IMPORT
-        if self._wanted or most == 1 or by_user or make_pass is None:
-            self.number = self._wanted or most
+        if self.wanted != "auto" or most == 1 or by_user or make_pass is None:
+            self.number = most if self.wanted == "auto" else self.wanted
         else:
             # Not if the checkpoint comes from a machine with more cores.
             begun = 1 <= self.number <= most

@@ -30,11 +30,13 @@ from ltpll.training.checkpoint import (
 )
 from ltpll.training.distributed import current_world
 from ltpll.training.job import Part, Stage
+from ltpll.training.lockstep import LockstepTrainer, lockstep_key
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
 MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds four copies
+BYTES_AT_ONCE = 1 << 28  # of the inputs of networks that are trained in lockstep
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training run, from 0."""
 Predict = Callable[[Any, Any, Candidates], Tensors]
@@ -57,9 +59,10 @@ class KeptFolds:
         """The file of a finished training, numbered from 0."""
         return self.folder / self.pattern.replace("*", str(number + 1))
 
-    def checkpoint(self, number: int) -> Path:
-        """The checkpoint of a training run that has begun."""
-        return self.folder / f"checkpoint-{self.predictions(number).name}"
+    def checkpoint(self, *numbers: int) -> Path:
+        """The checkpoint of a training run that has begun, or of several in lockstep."""
+        name = "-".join(str(number + 1) for number in numbers)
+        return self.folder / f"checkpoint-{self.pattern.replace('*', name)}"
 
     def read(self, number: int) -> Tensors | None:
         """What a finished training predicted, or None.
@@ -79,11 +82,12 @@ class KeptFolds:
         write_checkpoint(self.predictions(number), tensors, {"fold": number + 1})
         self.tidy(number)
 
-    def tidy(self, number: int) -> None:
+    def tidy(self, *numbers: int) -> None:
         """Delete what a process that was killed has left of a finished training."""
-        for path in (self.checkpoint(number), previous_checkpoint(self.checkpoint(number))):
+        for path in (self.checkpoint(*numbers), previous_checkpoint(self.checkpoint(*numbers))):
             path.unlink(missing_ok=True)
-        remove_leftovers(self.folder, self.predictions(number).name)
+        for number in numbers:
+            remove_leftovers(self.folder, self.predictions(number).name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,28 +106,90 @@ class FoldRun:
     scores: Any = None
     rows_of: Callable[[Any, Rows], Any] = getitem
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (self.number,)
+
     def train(
         self, sets: Candidates, kept: KeptFolds | None = None, callbacks: Sequence[Callback] = ()
     ) -> Tensors | None:
         """Return the predictions, or None in all processes but the first."""
-        others, rows = self.fold
-        classifier = clone(self.classifier).set_params(on_epoch=None)
         if kept is not None:
             checkpoint = Checkpoint(kept.checkpoint(self.number), min_seconds=kept.seconds)
             callbacks = [*callbacks, checkpoint]
         with warnings.catch_warnings():
-            # About classes that only other folds have.
             warnings.simplefilter("ignore", InputWarning)
-            fitting = classifier.prepare_training(self.rows_of(self.x, others), sets.select(others))
-            if self.scores is not None:
-                fitting.trainer.rebalancer.scores = self.scores
+            classifier, fitting = self.prepare(sets)
             classifier.run_training(fitting, callbacks)
-        if not fitting.trainer.world.first:
-            return None
+        return self.finish(classifier, sets, kept) if fitting.trainer.world.first else None
+
+    def prepare(self, sets: Candidates) -> tuple[Any, Any]:
+        """A classifier, and the training that it has prepared.
+
+        Warnings about classes that only other folds have are the caller's to ignore.
+        """
+        classifier = clone(self.classifier).set_params(on_epoch=None)
+        others = self.fold[0]
+        fitting = classifier.prepare_training(self.rows_of(self.x, others), sets.select(others))
+        if self.scores is not None:
+            fitting.trainer.rebalancer.scores = self.scores
+        return classifier, fitting
+
+    def finish(self, classifier: Any, sets: Candidates, kept: KeptFolds | None) -> Tensors:
+        """Predict with a trained classifier, and keep the predictions."""
+        rows = self.fold[1]
         found = self.predict(classifier, self.rows_of(self.x, rows), sets.select(rows))
         if kept is not None:
             kept.write(self.number, found)
         return found
+
+    def with_one_thread(self) -> FoldRun:
+        """The same run with one CPU thread."""
+        classifier = clone(self.classifier).set_params(threads=1, on_epoch=None)
+        return replace(self, classifier=classifier)
+
+
+@dataclass(frozen=True, eq=False)
+class LockstepRuns:
+    """Training runs whose networks are trained at once (`ltpll.training.lockstep`)."""
+
+    runs: Sequence[FoldRun]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(run.number for run in self.runs)
+
+    def train(self, sets: Candidates, kept: KeptFolds, callbacks: Sequence[Callback] = ()) -> None:
+        """Train the networks, and keep their predictions."""
+        checkpoint = Checkpoint(kept.checkpoint(*self.numbers), min_seconds=kept.seconds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            prepared = [run.prepare(sets) for run in self.runs]
+            trainer = LockstepTrainer([fitting for _, fitting in prepared])
+            trainer.fit_all([*callbacks, checkpoint])
+        for run, (classifier, fitting) in zip(self.runs, prepared, strict=True):
+            run.finish(classifier.take_over(fitting.trainer), sets, kept)
+        kept.tidy(*self.numbers)
+
+    def with_one_thread(self) -> LockstepRuns:
+        """The same runs with one CPU thread."""
+        return LockstepRuns([run.with_one_thread() for run in self.runs])
+
+
+def in_lockstep(runs: Iterable[FoldRun]) -> list[FoldRun | LockstepRuns]:
+    """The runs, of which those that can be trained in lockstep are joined."""
+    by_key: dict[Any, list[FoldRun]] = {}
+    for run in runs:
+        key = lockstep_key(run.classifier, len(run.fold[0]))
+        by_key.setdefault((id(run.x), key) if key else run.number, []).append(run)
+    found: list[FoldRun | LockstepRuns] = []
+    for key, same in by_key.items():
+        most = BYTES_AT_ONCE // (same[0].x[:1].nbytes * len(same[0].fold[0]))
+        if key == same[0].number or most == 0:
+            found += same
+        else:
+            found += [LockstepRuns(same[k : k + most]) for k in range(0, len(same), most)]
+    return found
 
 
 def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -> list[Part]:
@@ -176,16 +242,21 @@ def parallel_runs(
 
 
 def train_in_processes(
-    runs: Sequence[FoldRun], sets: Candidates, kept: KeptFolds, stage: Stage, progress: Progress
+    runs: Sequence[FoldRun | LockstepRuns],
+    sets: Candidates,
+    kept: KeptFolds,
+    stage: Stage,
+    progress: Progress,
 ) -> None:
     """Train the runs that are not kept yet at once, each in a process with one thread.
 
     The numbers of the runs are those of the parts of `stage`, which the plan of `progress`
     contains. If the stage has one worker, nothing is trained.
     """
-    missing = [run for run in runs if kept.read(run.number) is None]
+    missing = [run for run in runs if any(kept.read(k) is None for k in run.numbers)]
     for run in set(runs) - set(missing):
-        stage.parts[run.number].done = stage.parts[run.number].epochs
+        for k in run.numbers:
+            stage.parts[k].done = stage.parts[k].epochs
     if not missing or stage.workers == 1:
         return
     progress.start_part(stage.parts[0])
@@ -196,24 +267,23 @@ def train_in_processes(
         def report() -> None:
             done = {}
             for run, (start, now) in zip(missing, reports.tolist(), strict=True):
-                part = stage.parts[run.number]
-                part.done = max(part.done, start)
-                done[part] = max(part.done, now)
+                for part in [stage.parts[k] for k in run.numbers]:
+                    part.done = max(part.done, start)
+                    done[part] = max(part.done, now)
             if reports.any():
                 progress.report_epochs(done)
 
         # Pickled here, because multiprocessing passes tensors as open files, perhaps too many.
         content = pickle.dumps(sets)
-        calls = []
-        for k, run in enumerate(missing):
-            classifier = clone(run.classifier).set_params(threads=1, on_epoch=None)
-            calls.append((replace(run, classifier=classifier), content, kept, path, k))
+        calls = [(run.with_one_thread(), content, kept, path, k) for k, run in enumerate(missing)]
         in_processes(_train_elsewhere, calls, stage.workers, report)
         report()
 
 
-def _train_elsewhere(run: FoldRun, content: bytes, kept: KeptFolds, path: Path, place: int) -> None:
-    """Train one run in a separate process."""
+def _train_elsewhere(
+    run: FoldRun | LockstepRuns, content: bytes, kept: KeptFolds, path: Path, place: int
+) -> None:
+    """Train one run, or several in lockstep, in a separate process."""
     reports = np.memmap(path, np.float64, "r+").reshape(-1, 2)
     run.train(pickle.loads(content), kept, [_ReportEpochs(reports[place])])
 

@@ -246,12 +246,11 @@ class PartialLabelTrainer:
             )
         if self.max_step is not None:
             most = self.max_step / self.lr
-
-            def limit_norm(*_: Any) -> None:
-                nn.utils.clip_grad_norm_(parameters, most)  # does not ask the device for the norm
-
-            optimizer.register_step_pre_hook(limit_norm)
+            optimizer.register_step_pre_hook(lambda *_: self._limit_norm(parameters, most))
         return optimizer
+
+    def _limit_norm(self, parameters: Sequence[nn.Parameter], most: float) -> None:
+        nn.utils.clip_grad_norm_(parameters, most)  # does not ask the device for the norm
 
     @property
     def head(self) -> nn.Linear:
@@ -464,9 +463,7 @@ class PartialLabelTrainer:
             prior = estimate_prior(self.candidates, missing=self.truth_missing)
             self.sets.limit_outside_shares(np.maximum(prior.estimate, prior.upper))
         targets = initial_targets(self.sets, self.method.targets_on, self.forward_pass.dtype)
-        batches = BatchSampler(
-            len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world
-        )
+        batches = self._sampler()
         if batches.size < self.world.size:
             raise InputError(
                 f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} "
@@ -486,6 +483,10 @@ class PartialLabelTrainer:
             self.generator,
             self.world,
         )
+
+    def _sampler(self) -> BatchSampler:
+        n, settings = len(self.sets), (self.batch_size, self.drop_last, self.chunk)
+        return BatchSampler(n, *settings, self.generator, self.world)
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""

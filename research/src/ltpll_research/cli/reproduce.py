@@ -13,7 +13,8 @@ from rich.table import Table
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
-from ltpll.runs.run import Run
+from ltpll.files import write_atomically
+from ltpll_research.cli.many_runs import name_of, train_missing
 from ltpll_research.cli.options import DataRoot, Device, Settings, output_option, training_option
 from ltpll_research.records import finished_runs
 
@@ -71,13 +72,20 @@ def reproduce(
     Rerun the command to resume. Several processes on one folder share the work.
     """
     from ltpll.validation import chosen_device
+    from ltpll_research.comparing.pictures import draw_problems
+    from ltpll_research.comparing.systems import compare_systems
     from ltpll_research.image_sets.prepared import load_image_set
     from ltpll_research.paper.catalog import ITEMS, find_item
-    from ltpll_research.paper.figures import PLOTTERS, draw_figure
+    from ltpll_research.paper.compare import PARTS, WHAT
     from ltpll_research.paper.grid import Finished, experiments, parse_settings
 
     place = str(chosen_device(device))
     changes = parse_settings(" ".join(change or ()))
+    if other := sorted(changes.keys() & {*WHAT, *PARTS} - {"precision", "options"}):
+        raise InputError(
+            f"--set {other[0]} would be another row or column of the paper: --set changes how runs "
+            f"are trained, and --only {other[0]}=VALUE chooses among them."
+        )
     if epochs is not None:
         changes["epochs"] = epochs
     for folder in results or ():
@@ -114,15 +122,18 @@ def reproduce(
     failed = 0
     if dry_run:
         for experiment in missing:
-            print_line(f"  missing: {_name(experiment)}")
+            print_line(f"  missing: {name_of(experiment)}")
     else:
         for data in dict.fromkeys(experiment.data for experiment in missing):
             load_image_set(data, data_root, mmap=True)  # a missing one fails here once, not per run
-        failed = _train(missing, out, data_root, place)
+        failed = train_missing(missing, out, data_root, device=place)
         finished = Finished.under(*folders)
-    if item.name in PLOTTERS and draw_figure(item, finished, protocol, picture):
+    is_figure = item.where.startswith("Figure")
+    records = finished.newest(wanted) if is_figure else []
+    if records:
+        write_atomically(picture, draw_problems(compare_systems(records)))
         print_line(f"Figure: {picture.resolve()}")
-    if item.name not in PLOTTERS or item.name == "ablation-m":
+    if not is_figure or item.name == "ablation-m":
         _show_table(item, finished, seeds, protocol, chosen)
     if protocol:
         settings = ", ".join(f"{key} = {value}" for key, value in protocol.items())
@@ -132,29 +143,6 @@ def reproduce(
             f"{failed} of {len(missing)} runs failed. Rerun the command to try them again."
         )
         raise typer.Exit(1)
-
-
-def _train(missing: Sequence[Any], out: Path, data_root: Path | None, device: str) -> int:
-    """Train the missing runs, and return how many failed."""
-    from ltpll.cli.progress import ProgressBar
-    from ltpll.training.job import Part, Stage
-    from ltpll_research.paper.launch import launch
-
-    progress = ProgressBar()
-    runs = enumerate(missing, 1)
-    parts = [Part(f"run {number} of {len(missing)}", one.epochs) for number, one in runs]
-
-    def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
-        print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
-        progress.start_part(parts[number])
-        return progress
-
-    with progress:
-        progress.plan_stages([Stage(parts)])
-        failures = launch(missing, out, data_root=data_root, device=device, on_start=watch)
-    for experiment, reason in failures:
-        print_line(f"failed: {_name(experiment)}: {reason}")
-    return len(failures)
 
 
 def _show_list(items: Sequence[tuple[Any, Sequence[Any]]], finished: Any) -> None:
@@ -201,17 +189,3 @@ def _show_table(
     console.print(table if table.row_count else "No runs yet.")
     for mark, summary in marked.items():
         print_line(f"{mark}: {summary}.")
-
-
-def _name(experiment: Any) -> str:
-    from ltpll_research.paper.catalog import column_label, row_label
-
-    setting = {"data": experiment.data, "superclass": experiment.superclass}
-    if experiment.data != "voc2007":
-        setting |= {"imbalance": experiment.imbalance, "ambiguity": experiment.ambiguity}
-    words = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
-    words += "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
-    for name in ("epochs", "views", "schedule", "draw"):
-        if getattr(experiment, name) != getattr(type(experiment), name):
-            words += f", {name} {getattr(experiment, name)}"
-    return f"{column_label(setting)}, {words}, seed {experiment.seed}"

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.outputs import PAGES, PICTURES, check_outputs
 from ltpll.formatting import are, counted
-from ltpll.runs.run import Record, Run
+from ltpll.runs.run import Run
+from ltpll_research.cli.compare import show_comparison
 from ltpll_research.cli.options import Fresh, hardware_option, output_option, training_option
-from ltpll_research.summary import Figure, Row, difference, rows
 
 Out = Annotated[Path, output_option(help="Folder for runs and results.")]
 Workers = Annotated[
@@ -42,7 +40,7 @@ def demo(
 
     Two methods are trained without and with two rebalancers.
     """
-    from ltpll_research.report.study_page import write_page
+    from ltpll_research.comparing.page import write_page
     from ltpll_research.studies import digits
 
     page = out / "demo.html"
@@ -50,18 +48,9 @@ def demo(
     console.print(" ".join(digits.INTRO))
     runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
     _train_runs(runs, digits.train, workers, fresh)
-    records = [run.result() for run in runs]
-    table = rows(records)
-    _print_table(table, shots=records[0]["shots"])
-    for row in table:
-        gain = difference(row, table)
-        if gain and row.rebalancer != "none" and not row.posthoc:
-            figure, error = gain
-            console.print(
-                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over "
-                f"{row.method} (paired, ± std. error)."
-            )
-    write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
+    problems = show_comparison([run.result() for run in runs])
+    title = "Digits, long-tailed and ambiguous"
+    write_page(page, problems, title=title, intro=digits.INTRO)
     console.print()
     print_line(f"Report: {page.resolve()}")
 
@@ -87,7 +76,7 @@ def toy(
     check_outputs(context, figure, suffixes=PICTURES, makes_folder=True)
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
     _train_runs(runs, study.train, workers, fresh)
-    _print_table(rows([run.result() for run in runs]))
+    show_comparison([run.result() for run in runs])
     study.draw([run for run in runs if run.config["seed"] == 0], figure)
     console.print()
     print_line(f"Figure (seed 0): {figure.resolve()}")
@@ -122,43 +111,3 @@ def _train_runs(
         progress.start_part(everything)
         run_missing(runs, train, workers, progress.report_epochs)
         progress.report_epochs(everything.epochs)
-
-
-def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
-    """Print balanced accuracy and what explains it, one row per method and rebalancer."""
-
-    def plain(figure: Figure | None) -> str:
-        return "–" if figure is None else f"{100 * figure.mean:.1f}"
-
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    shown.add_column("%")
-    for heading in ("accuracy", *(("many", "medium", "few") if shots else ()), "recovery"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    previous = ""
-    for row in table:
-        if previous not in ("", row.method):
-            shown.add_section()
-        previous = row.method
-        accuracy, recovery = row.last("balanced_accuracy"), row.target_recovery
-        groups = [plain(row.last(name)) for name in ("many", "medium", "few")] if shots else []
-        shown.add_row(
-            row.label,
-            accuracy.percent() if accuracy else "–",
-            *groups,
-            recovery.percent() if recovery else "–",
-        )
-    console.print(shown)
-    least, most = min(row.n for row in table), max(row.n for row in table)
-    seeds = counted(least, "seed") if least == most else f"{least} to {most} seeds"
-    console.print(
-        f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test "
-        "accuracy."
-    )
-    if shots:
-        console.print(
-            f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} "
-            "training examples."
-        )
-    console.print(
-        "recovery: share of training examples whose most probable target is the true label."
-    )

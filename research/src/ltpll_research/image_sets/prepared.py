@@ -47,6 +47,7 @@ class ImageSet(NamedTuple):
     superclass: npt.NDArray[np.int64] | None = None
     candidates: Candidates | None = None
     superclasses: tuple[str, ...] | None = None
+    content: str = ""  # `content_hash`, for sets that are not published
 
 
 class StoredFile(msgspec.Struct):
@@ -57,14 +58,14 @@ class StoredFile(msgspec.Struct):
 
 
 class Meta(msgspec.Struct):
-    """The description of a set, in `meta.json`."""
+    """The description of a set, in `meta.json`; in a set of a user's own, `classes` is enough."""
 
-    format: str
-    name: str
     classes: tuple[str, ...]
-    n_train: int
-    n_test: int
-    files: dict[str, StoredFile]
+    format: str = FORMAT
+    name: str | None = None
+    n_train: int | None = None
+    n_test: int | None = None
+    files: dict[str, StoredFile] = {}
     superclass: list[int] | None = None
     superclasses: tuple[str, ...] | None = None
 
@@ -74,10 +75,12 @@ def data_root(option: str | Path | None = None) -> Path:
     return Path(option).expanduser() if option else cache_folder("LTPLL_DATA")
 
 
-def _folder(name: str, root: str | Path | None) -> Path:
-    if name not in IMAGE_SETS:
-        raise unknown_name_error("image set", name, IMAGE_SETS)
-    return data_root(root) / name
+def folder_of_image_set(name: str, root: str | Path | None = None) -> Path:
+    """The folder of a set: the name of a published or converted set under the root, or a path."""
+    under_root, given = data_root(root) / name, Path(name).expanduser()
+    if name in IMAGE_SETS or (under_root / META).is_file() or not given.is_dir():
+        return under_root
+    return given.resolve()
 
 
 # ---- preparing -------------------------------------------------------------------------------
@@ -88,22 +91,18 @@ def prepare_image_set(
     root: str | Path | None = None,
     archives: Sequence[str | Path] = (),
 ) -> Path:
-    """Convert the published archives of an image set into arrays under the data root.
+    """Convert the published archives of cifar10, cifar100 or voc2007 into arrays in a folder.
 
-    Args:
-        name: cifar10, cifar100 or voc2007.
-        root: The data root; `data_root()` by default.
-        archives: Published archives that are already on disk, recognised by their checksums; the
-            others are downloaded to `downloads` under the data root.
-
-    Returns:
-        The folder of the prepared set.
+    Archives that are already on disk are recognised by their checksums; the others are downloaded
+    to `downloads` under the data root.
 
     Raises:
         UnknownNameError: If there is no image set of this name.
         InputError: If an archive cannot be downloaded or read, or the set cannot be written.
     """
-    folder = _folder(name, root)
+    if name not in IMAGE_SETS:
+        raise unknown_name_error("image set", name, IMAGE_SETS)
+    folder = data_root(root) / name
     _refuse_foreign(folder)
     # Imported here because the readers import this module, and loading a set does not need them.
     from ltpll_research.image_sets.cifar import read_cifar10, read_cifar100
@@ -132,7 +131,7 @@ def write_image_set(
 
     No reader ever sees an incomplete set.
     """
-    folder = _folder(image_set.name, root)
+    folder = data_root(root) / image_set.name
     _refuse_foreign(folder)
     folder = folder.resolve()  # a link may lead to another disk, where the temporary folder must be
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -189,22 +188,18 @@ def _sha256(path: Path) -> str:
 
 
 def load_image_set(name: str, root: str | Path | None = None, *, mmap: bool = False) -> ImageSet:
-    """Load a prepared image set.
+    """Load an image set by name (cifar10, cifar100, voc2007 or a converted one), or from its folder.
 
-    Args:
-        name: cifar10, cifar100 or voc2007.
-        root: The data root; `data_root()` by default.
-        mmap: Whether to memory-map the images instead of reading them.
-
-    Returns:
-        The arrays of the set.
+    With `mmap`, images are mapped instead of read.
 
     Raises:
         UnknownNameError: If there is no image set of this name.
         InputError: If the set is not prepared or is damaged.
     """
-    folder = _folder(name, root)
+    folder = folder_of_image_set(name, root)
     if not folder.exists():
+        if name not in IMAGE_SETS:
+            raise unknown_name_error("image set", name, IMAGE_SETS)
         raise InputError(
             f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`."
         )
@@ -215,23 +210,48 @@ def load_image_set(name: str, root: str | Path | None = None, *, mmap: bool = Fa
             np.load(folder / f"{one}.npy", mmap_mode="r" if mmap and one[0] == "x" else None)
             for one in ARRAYS
         )
+        if name not in IMAGE_SETS:
+            x_train, x_test = as_rgb(x_train), as_rgb(x_test)
+            y_train, y_test = (y.astype(np.int64, casting="same_kind") for y in (y_train, y_test))
         for x, y, n in ((x_train, y_train, meta.n_train), (x_test, y_test, meta.n_test)):
+            n = len(y) if n is None else n
             has_images = x.dtype == np.uint8 and x.shape == (n, *x.shape[1:3], 3)
             has_labels = y.dtype == np.int64 and y.shape == (n,)
             if not (has_images and has_labels and np.isin(y, np.arange(n_classes)).all()):
                 raise ValueError(f"it does not hold {n} images and labels of {n_classes} classes")
         candidates = None
-        if CANDIDATES in meta.files:
+        if (folder / CANDIDATES).is_file():
             with np.load(folder / CANDIDATES) as stored:
                 sets = stored["offsets"].astype(np.int64), stored["labels"].astype(np.int64)
             candidates = Candidates.from_flat(*sets, n_classes, meta.classes)
-            if len(candidates) != meta.n_train:
+            if len(candidates) != len(y_train):
                 raise ValueError("the candidate sets do not fit the images")
         superclass = None if meta.superclass is None else np.asarray(meta.superclass, np.int64)
+        if superclass is not None and superclass.shape != (n_classes,):
+            raise ValueError("superclass does not name one superclass for each class")
     except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
         raise _damaged(folder, first_line(error).rstrip(".")) from None
     arrays = (x_train, y_train, x_test, y_test)
-    return ImageSet(name, *arrays, meta.classes, superclass, candidates, meta.superclasses)
+    found = ImageSet(folder.name, *arrays, meta.classes, superclass, candidates, meta.superclasses)
+    return found if name in IMAGE_SETS else found._replace(content=content_hash(found))
+
+
+def as_rgb(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Images with three channels; grey ones may have one or none."""
+    if x.ndim == 4 and x.shape[3] == 1:
+        x = x[..., 0]
+    return np.repeat(x[..., None], 3, axis=3) if x.ndim == 3 else x
+
+
+def content_hash(images: ImageSet) -> str:
+    """A hash of the images, labels and sets, which a run on a set of one's own keeps."""
+    sets = images.candidates
+    arrays = [getattr(images, name) for name in ARRAYS]
+    arrays += [] if sets is None else [sets.offsets.cpu().numpy(), sets.labels.cpu().numpy()]
+    digest = hashlib.sha256(repr((images.classes, [one.shape for one in arrays])).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _command(folder: Path) -> str:
@@ -240,25 +260,29 @@ def _command(folder: Path) -> str:
 
 
 def _damaged(folder: Path, problem: str) -> InputError:
-    return InputError(
-        f"The image set in {folder} is damaged ({problem}): run `{_command(folder)}` to prepare it "
-        "again."
-    )
+    remedy = "write it again, as docs/benchmarks.md says"
+    if folder.name in IMAGE_SETS:
+        remedy = f"run `{_command(folder)}` to prepare it again"
+    return InputError(f"The image set in {folder} is damaged ({problem}): {remedy}.")
 
 
 def read_meta(folder: Path, *, verify: bool = False) -> Meta:
     """Read the description of a set, and check that its files are there and have their sizes."""
     if not (folder / META).is_file():
+        convert = command("ltpll-research", "data", "convert", folder)
+        remedy = f"move it, then run `{_command(folder)}`"
         raise InputError(
-            f"{folder} is not an image set, since it has no {META}: move it, then run "
-            f"`{_command(folder)}`."
+            f"{folder} is not an image set, since it has no {META}: "
+            f"{remedy if folder.name in IMAGE_SETS else f'`{convert}` may make one of it'}."
         )
     try:
         meta = msgspec.json.decode((folder / META).read_bytes(), type=Meta)
-        if meta.format != FORMAT or meta.name != folder.name:
+        published = folder.name in IMAGE_SETS
+        if meta.format != FORMAT or (published and meta.name != folder.name):
             raise ValueError(f"it is not a {FORMAT!r} called {folder.name!r}")
         arrays = {f"{name}.npy" for name in ARRAYS}
-        if not arrays <= meta.files.keys() <= arrays | {CANDIDATES}:
+        listed = arrays <= meta.files.keys() <= arrays | {CANDIDATES}
+        if not listed and (published or meta.files):
             raise ValueError("it does not list the array files")
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, f"{META}: {first_line(error)}") from None

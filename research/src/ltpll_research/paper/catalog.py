@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from ltpll.registry import unknown_name_error
@@ -85,10 +86,14 @@ def row_label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str])
 
 
 def column_label(column: Mapping[str, Any]) -> str:
-    parts = [DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")]
+    parts = [
+        DATA_NAMES.get(column["data"], column["data"]) + ("-NU" if column.get("superclass") else "")
+    ]
     for sign, key in (("ρ", "imbalance"), ("q", "ambiguity")):
         if key in column:
-            parts.append(f"{sign}={column[key]:g}")
+            parts.append(
+                f"{sign}={column[key] if column[key] == 'natural' else f'{column[key]:g}'}"
+            )
     if "figure" in column:
         parts.append(column["figure"].replace("balanced_accuracy", "overall"))
     return " ".join(parts)
@@ -102,6 +107,8 @@ def published() -> dict[str, Any]:
     """The numbers of the paper's tables, as printed."""
     text = files("ltpll_research.paper").joinpath("published.json").read_text(encoding="utf-8")
     tables: dict[str, Any] = json.loads(text)
+    for table in tables.values():
+        table["columns"] = [one for values in table["columns"] for one in _columns(values)]
     return tables
 
 
@@ -133,6 +140,12 @@ def _item(
     return Item(name, where, title, tuple(map(column_label, columns)), tuple(lines))
 
 
+def _columns(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The columns of all combinations of values; one that is no list is shared."""
+    several = (value if isinstance(value, list) else [value] for value in values.values())
+    return (dict(zip(values, chosen, strict=True)) for chosen in product(*several))
+
+
 def _tables() -> Iterator[Item]:
     for name, table in published().items():
         columns = table["columns"]
@@ -162,40 +175,34 @@ LOWER = {**CIFAR100, "ambiguity": 0.03}
 BY_AMBIGUITY = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
 PROBED = "ltpll-research probe RUN, for the runs of average-prediction"
 DRAWN = "ltpll-research tsne RUN, for proden's runs of the main table at q=0.5"
-# Name, place, title, columns, method, rows, which figure of a record it shows, and the command for
-# what does not come from benchmark runs alone.
+# Name, place, title, columns, method and rows of what the runs show by themselves or, for others,
+# the command that shows it. The caption of Figure 6a names both CORR and PRODEN.
 FIGURES: tuple[tuple[Any, ...], ...] = (
+    ("average-prediction", "Figure 1", "Average prediction during training", [CIFAR100], "proden"),
+    ("prior", "Figure 3", "The estimated prior and its distance from the truth", [LOWER], "corr"),
+    ("toy", "Figure 4", "Toy study", [], "", "ltpll-research toy"),
+    ("per-class", "Figure 5", "Accuracy per class", BY_AMBIGUITY, "corr"),
     (
-        *("average-prediction", "Figure 1", "Average prediction during training"),
-        *([CIFAR100], "proden", (BARE, ORACLE, OURS), "mean_prediction", ""),
+        "linear-probing",
+        "Figure 6a",
+        "Linear probing (PRODEN is our choice)",
+        [CIFAR100],
+        "proden",
+        PROBED,
     ),
-    (
-        *("prior", "Figure 3", "The estimated prior and its distance from the truth"),
-        *([LOWER], "corr", (OURS,), "prior_distance", ""),
-    ),
-    ("toy", "Figure 4", "Toy study", [], "", (), "", "ltpll-research toy"),
-    (
-        *("per-class", "Figure 5", "Accuracy per class"),
-        *(BY_AMBIGUITY, "corr", (BARE, POSTHOC, ORACLE, OURS), "per_class", ""),
-    ),
-    (
-        *("linear-probing", "Figure 6a", "Linear probing, top-1 and top-5"),
-        *([CIFAR100], "proden", (BARE, ORACLE, OURS), "linear_probing", PROBED),
-    ),
-    ("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], "corr", (), "", ""),
-    (
-        *("t-sne", "Figure 8", "t-SNE of the features"),
-        *([CIFAR10], "proden", (BARE, ORACLE, OURS), "features", DRAWN),
-    ),
+    ("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], "corr"),
+    ("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", DRAWN),
 )
+ROWS = {"prior": (OURS,), "toy": (), "per-class": (BARE, POSTHOC, ORACLE, OURS)}
 
 
 def _figures() -> Iterator[Item]:
-    for name, where, title, columns, method, pairs, figure, instead in FIGURES:
-        lines = [_line(columns, method, *pair, figure=figure) for pair in pairs]
+    for name, where, title, columns, method, *instead in FIGURES:
+        lines = [_line(columns, method, *pair) for pair in ROWS.get(name, (BARE, ORACLE, OURS))]
         if name == "ablation-m":
             lines = list(_momenta())
-        yield replace(_item(name, where, title, columns, lines), instead=instead)
+        item = _item(name, where, title, columns, lines)
+        yield replace(item, instead=instead[0] if instead else "")
 
 
 def _momenta() -> Iterator[Line]:

@@ -72,7 +72,8 @@ def _compare(
 
 
 # Entries of a config that say what was trained and where, not how.
-WHAT = {"data", "imbalance", "ambiguity", "superclass", "precision", "seed"}
+WHAT = {"data", "content", "imbalance", "sets", "ambiguity", "superclass", "within_superclass"}
+WHAT |= {"precision", "seed"}
 PARTS = {"method", "rebalancer", "extras", "options"}
 NOT_PROTOCOL = {*WHAT, *PARTS, "epochs", "edition"}  # the last two are named in words
 

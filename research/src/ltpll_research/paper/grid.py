@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ltpll_research.benchmark import EDITION, FIRST_EDITION, Experiment
 from ltpll_research.paper.catalog import Item, Setting
 from ltpll_research.records import finished_runs
 
+MOST_SEEDS = 1000
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 
 
@@ -34,11 +37,16 @@ def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Ex
 
     Another number of epochs shortens the whole protocol, see `shortened`.
     """
+    return Experiment.from_mapping({**with_protocol(setting, changes), "seed": seed})
+
+
+def with_protocol(setting: Setting, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a protocol with these changes."""
     if "epochs" in changes:
         setting = shortened(setting, changes["epochs"])
     if changes.get("schedule", "step") != "step":
         setting = {name: value for name, value in setting.items() if name != "milestones"}
-    return Experiment.from_mapping({**setting, **changes, "seed": seed})
+    return {**setting, **changes}
 
 
 def shortened(setting: Setting, epochs: int) -> Setting:
@@ -86,7 +94,30 @@ def experiments(
 
 def parse_settings(text: str) -> dict[str, Any]:
     """Parse text such as 'dataset=cifar10 imbalance=100' into entries of an experiment."""
-    known, chosen = settings_of(Experiment), {}
+    known = settings_of(Experiment)
+    return {name: known[name].from_text(value) for name, value in _assigned(text)}
+
+
+def parse_grid(text: str) -> list[dict[str, Any]]:
+    """All combinations of the values in text such as 'method=corr,proden seed=0-4', by seed.
+
+    Extras and milestones are lists, of which there can be only one.
+
+    Examples:
+        >>> parse_grid("lr=0.1,0.2 seed=0-1")[1:3]
+        [{'seed': 0, 'lr': 0.2}, {'seed': 1, 'lr': 0.1}]
+    """
+    known, values = settings_of(Experiment), dict[str, list[Any]]()
+    for name, value in sorted(_assigned(text), key=lambda pair: pair[0] != "seed"):
+        words = [value] if value.startswith(("[", "{")) else value.split(",")
+        if name == "seed":
+            words = numbers_of(words)
+        values[name] = [known[name].from_text(word) for word in words]
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+def _assigned(text: str) -> Iterator[tuple[str, str]]:
+    known = settings_of(Experiment)
     for word in text.split():
         name, separator, value = word.partition("=")
         name = ALIASES.get(name, name)
@@ -100,8 +131,18 @@ def parse_settings(text: str) -> dict[str, Any]:
             value = f"[{value}]"
         if name == "extras":
             value = as_toml([one for one in value.split(",") if one])
-        chosen[name] = known[name].from_text(value)
-    return chosen
+        yield name, value
+
+
+def numbers_of(words: Sequence[str]) -> list[str]:
+    """The numbers in words such as 7 and 0-4."""
+    found: list[str] = []
+    for word in words:
+        ends = re.fullmatch(r"(\d{1,9})-(\d{1,9})", word)
+        first, last = (int(ends[1]), int(ends[2])) if ends else (0, -1)
+        several = 0 <= last - first < MOST_SEEDS
+        found += map(str, range(first, last + 1)) if several else [word]
+    return found
 
 
 # ---- finished runs ---------------------------------------------------------------------------

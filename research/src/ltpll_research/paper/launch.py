@@ -6,11 +6,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ltpll.errors import BusyError, InputError
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
-from ltpll.training.callbacks import Progress
+from ltpll.training.callbacks import Callback
 from ltpll_research.benchmark import Experiment, experiment_run, train
 from ltpll_research.image_sets.prepared import ImageSet, load_image_set
 
@@ -20,12 +21,13 @@ def launch(
     root: Path,
     *,
     data_root: Path | None,
-    device: str,
-    on_start: Callable[[int, Experiment, Run], Progress] | None = None,
+    on_start: Callable[[int, Experiment, Run], Sequence[Callback]] | None = None,
+    **how: Any,
 ) -> list[tuple[Experiment, str]]:
     """Train every experiment that is neither finished nor being trained by another process.
 
-    If a run fails, the next one starts. `on_start` returns what reports the progress of a run.
+    If a run fails, the next one starts. `on_start` returns the callbacks of a run, and `how` are
+    further arguments of `train`.
 
     Returns:
         The experiments that failed, with the reason, which is also written to the run's folder.
@@ -40,13 +42,12 @@ def launch(
             continue
         if run.done:
             continue
-        progress = on_start(number, experiment, run) if on_start else None
+        callbacks = on_start(number, experiment, run) if on_start else ()
         try:
             if experiment.data not in images:
                 # Only one set is kept in memory.
                 images = {experiment.data: load_image_set(experiment.data, data_root)}
-            callbacks = [progress] if progress else []
-            train(run, images[experiment.data], device=device, callbacks=callbacks)
+            train(run, images[experiment.data], callbacks=callbacks, **how)
         except BusyError:
             continue
         except Exception as error:  # no failure of one run may stop the others

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from ltpll.formatting import counted
 from ltpll_research.benchmark import Experiment
-from ltpll_research.paper.catalog import ITEMS, Item, Setting
-from ltpll_research.paper.compare import LARGE_DIFFERENCE, ComparedCell, compare, figure_text
-from ltpll_research.paper.grid import Finished
-from ltpll_research.summary import Comparison, ComparisonCell, ComparisonTable
+from ltpll_research.paper.catalog import Item, Setting
+from ltpll_research.paper.compare import LARGE_DIFFERENCE, ComparedCell, figure_text
 
 MOST_COLUMNS = 6  # a wider table is split
 # What splits a table that is too wide: first the image set, then the finer settings.
@@ -22,12 +21,35 @@ SPLITS: tuple[Callable[[Setting], Hashable], ...] = (
 )
 
 
-def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
-    """Every table of the paper that has runs, for a results page."""
-    items = ITEMS.values()
-    tables = [one for one in items if any(c.published for line in one.lines for c in line.cells)]
-    found = [lay_out(item, compare(item, finished, seeds, {})) for item in tables]
-    return [comparison for comparison in found if comparison is not None]
+@dataclass(frozen=True)
+class ComparisonCell:
+    """Our number beside another one, such as a paper's, as texts; empty without a number."""
+
+    ours: str
+    best: str  # ours at the best test epoch
+    other: str
+    difference: str
+    # In brackets: the number of our runs and how they were trained, where that differs.
+    note: str = ""
+    marked: bool = False  # whether the difference is large
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A table of such cells: a label per column, and a label and the cells of every row."""
+
+    caption: str  # what all columns share
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[ComparisonCell]]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Tables that compare our numbers with others, and a sentence on how ours were made."""
+
+    title: str
+    tables: Sequence[ComparisonTable]
+    note: str
 
 
 def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Comparison | None:

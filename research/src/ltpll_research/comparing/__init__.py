@@ -1,0 +1,1 @@
+"""Comparing: systems on the same problems over seeds, as tables, pictures and a page."""

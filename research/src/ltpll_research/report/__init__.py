@@ -1,1 +1,0 @@
-"""The page of studies and benchmark runs."""

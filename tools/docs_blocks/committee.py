@@ -1,0 +1,107 @@
+"""The blocks of docs/committee.md that compare it with single networks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from docs_blocks.common import (
+    block,
+    grouped,
+    measured_on,
+    over_folds,
+    records_in,
+    signed,
+    table_head,
+    table_row,
+)
+from ltpll.runs.run import Record
+
+NETWORKS = ("mean-target", "records", "average", "set-evidence", "auto")
+FIGURES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "recovery": "labels recovered",
+}
+
+
+def columns_of_the_paper() -> str:
+    """The committee and `auto` in every column of Table 1, from `benchmarks/columns.py`."""
+    records = [one for one in records_in("columns") if one["rebalancer"] in ("auto", "committee")]
+    for record in records:
+        record["setting"] = (
+            record["data"] + ("-nu" if record.get("superclass") else ""),
+            record.get("imbalance", 0.0),
+            record.get("ambiguity", 0.0),
+        )
+    figures = {
+        "uncorrected": "accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "recovery": "labels recovered",
+    }
+    heads = [f"{name}, {who}" for name in figures.values() for who in ("`auto`", "**committee**")]
+    lines = table_head("setting", "n", *heads)
+    used: list[Record] = []
+    for ((data, imbalance, ambiguity),), group in sorted(grouped(records, "setting").items()):
+        by = grouped(group, "rebalancer")
+        auto, committee = by.get(("auto",), []), by.get(("committee",), [])
+        if not committee:
+            continue
+        used += committee
+        cells = [
+            over_folds([one[figure] for one in rows])
+            for figure in figures
+            for rows in (auto, committee)
+        ]
+        setting = f"{data}, ρ={imbalance:g}, q={ambiguity:g}" if imbalance else data
+        lines.append(table_row(setting, len(committee), *cells))
+    note = (
+        "*Means ± standard deviations in %, on balanced test sets: accuracy as the goal `accuracy` "
+        "predicts, balanced accuracy as the goal `balanced` does.*"
+    )
+    return block(lines, note, measured_on(used))
+
+
+def committee_against_networks() -> str:
+    """The committee beside single networks on sets of many origins, from `benchmarks/origins.py`."""
+    records = records_in("choice")
+    heads = ["features", "draws", "figure", "`auto`", "best network", "**committee**", "regret"]
+    lines = table_head(*heads, texts=1)
+    for (data,), group in grouped(records, "data").items():
+        for figure, title in FIGURES.items():
+            auto = [one["figures"]["auto"][figure] for one in group]
+            committee = [one["figures"]["committee"][figure] for one in group]
+            best = [max(one["figures"][name][figure] for name in NETWORKS) for one in group]
+            means = [f"{100 * statistics.mean(rows):.1f}" for rows in (auto, best, committee)]
+            regret = [100 * (b - c) for b, c in zip(best, committee, strict=True)]
+            shown = f"{signed(statistics.mean(regret))} (worst {signed(max(regret))})"
+            lines.append(table_row(data, len(group), title, *means, shown))
+    note = (
+        "*Means in %. Best network: the best of the five rebalancers in each draw and figure, by "
+        "the true labels. Regret: how many points the committee is behind it.*"
+    )
+    return block(lines, note, choice_sentence(records), measured_on(records))
+
+
+def choice_sentence(records: Sequence[Record]) -> str:
+    """How often the comparison of `auto` by set information chose the better way."""
+    pairs = []
+    for record in records:
+        if record["scores"] is not None:
+            rows = [record["figures"][name] for name in ("average", "set-evidence")]
+            true = [(row["accuracy"] + row["balanced_accuracy"]) / 2 for row in rows]
+            score = record["scores"]["average"] - record["scores"]["plain"]
+            pairs.append((score, true[0] - true[1]))
+    clear = [pair for pair in pairs if abs(pair[1]) >= 0.02]
+    right, right_clear = (sum((s > 0) == (t > 0) for s, t in one) for one in (pairs, clear))
+    return (
+        f"In {len(pairs)} of these draws the sets left `auto` undecided. Set information preferred "
+        f"the way that did better on other rows in {right} of them, and in {right_clear} of the "
+        f"{len(clear)} in which both differed by at least 2 points."
+    )
+
+
+BLOCKS = {
+    "committee-columns": columns_of_the_paper,
+    "committee-choice": committee_against_networks,
+}
