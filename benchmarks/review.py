@@ -1,5 +1,5 @@
 """Measures what answers help most: those for the rows of the review queue, for the least confident,
-for rare classes, or for random rows.
+or for random rows.
 
     python benchmarks/review.py PACK --out results/review
 
@@ -36,7 +36,7 @@ from ltpll.cleaning.pipeline import (
     train_table_run,
 )
 from ltpll.cleaning.results import CleanedTable
-from ltpll.cleaning.review import alternatives, review_rows
+from ltpll.cleaning.review import review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.errors import InputWarning
 from ltpll.runs.environment import environment
@@ -48,7 +48,7 @@ DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5
 HELD_OUT = 0.3  # of the rows of other tables
 ANSWERED = 0.05  # of the training rows
-QUEUES = ("none", "random", "least confident", "queue", "rare")
+QUEUES = ("none", "random", "least confident", "queue")
 
 
 def main() -> None:
@@ -190,18 +190,13 @@ def figures(record: dict[str, Any]) -> dict[str, Any]:
 
 def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
     """The rows that each way to choose asks about, by its name."""
-    labels, trained = cleaned.labels, np.flatnonzero(cleaned.labels.judged_by == "folds")
-    confidence = labels.confidence.astype(np.float64)
-    # What an answer gains where every class counts the same: the label is wrong, times the expected
-    # inverse size of the true class.
-    weight = 1 / np.maximum(np.bincount(labels.label[trained], minlength=len(cleaned.classes)), 1)
-    expected = confidence * weight[labels.label] + (1 - confidence) * weight[alternatives(cleaned)]
+    trained = np.flatnonzero(cleaned.labels.judged_by == "folds")
+    confidence = cleaned.labels.confidence.astype(np.float64)
     return {
         "none": trained[:0],
         "random": np.random.default_rng(seed).permutation(trained)[:n],
         "least confident": trained[np.argsort(confidence[trained], kind="stable")][:n],
         "queue": review_rows(cleaned, n),
-        "rare": review_rows(cleaned, n, cleaned.doubts * expected),
     }
 
 

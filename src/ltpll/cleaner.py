@@ -26,7 +26,7 @@ from ltpll.cleaning.results import (
     cleaned_columns,
     summary,
 )
-from ltpll.cleaning.review import QUEUE, review_columns, review_rows
+from ltpll.cleaning.review import QUEUE, review_rows
 from ltpll.cleaning.stored_tables import shown_values
 from ltpll.columns import ColumnEncoder
 from ltpll.columns.encoder import needs_encoding
@@ -240,19 +240,16 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X if self.encoder_ is None else self.encoder_.transform(X)
 
     def review_queue(self, n: int = QUEUE) -> DataFrame:
-        """The rows that a person should look at first, as `ltpll review` writes them.
+        """The rows of `labels_` that a person should look at first.
 
         Args:
             n: The number of rows, at most.
 
         Returns:
-            The rows, the most urgent first, with the index of `X`.
+            The rows, the most doubtful first.
         """
-        import pandas as pd
-
         check_is_fitted(self)
-        rows = review_rows(self.table_, whole_number(n, 1, "n"))
-        return pd.DataFrame(review_columns(self.table_, rows), index=self.labels_.index[rows])
+        return self.labels_.iloc[review_rows(self.table_, whole_number(n, 1, "n"))]
 
     def report(self, path: Path | str, title: str = "Cleaned labels") -> None:
         """Write the page of `ltpll report`, which opens offline.

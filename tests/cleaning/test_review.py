@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ltpll.cleaning.review import PAIR_SHARE, review_columns, review_rows
+from ltpll.cleaning.review import review_rows
+from support.answers import answered_questions
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
@@ -21,24 +22,15 @@ def test_rows_come_by_their_doubt_whose_sum_is_the_expected_number_of_wrong_labe
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_the_least_confident_rows_come_first_spread_over_pairs_and_groups(grouped):
+def test_the_least_confident_rows_come_first_spread_over_groups(grouped):
     table = cleaned_table()
     if grouped:
         table = replace(table, groups=np.asarray([f"g{i % 40}" for i in range(200)], dtype=object))
-    n, found = 50, table.labels
-    early, late, pairs, groups = [], [], [], []
-    for i in sorted(range(200), key=lambda i: -(1 - np.float64(found.confidence[i]))):
-        outside = (
-            found.suspicion[i] > 0
-            and found.outside[i] >= 0
-            and found.suspicion[i] > (1 - found.confidence[i]) / 2
-        )
-        pair = {int(found.label[i]), int(found.outside[i] if outside else found.runner_up[i])}
-        crowded = pairs.count(pair) >= PAIR_SHARE * n or (grouped and i % 40 in groups)
-        (late if crowded else early).append(i)
-        pairs.append(pair)
-        groups.append(i % 40)
-    assert review_rows(table, n).tolist() == (early + late)[:n]
+    early, late, groups = [], [], set()
+    for i in sorted(range(200), key=lambda i: -(1 - np.float64(table.labels.confidence[i]))):
+        (late if grouped and i % 40 in groups else early).append(i)
+        groups.add(i % 40)
+    assert review_rows(table, 50).tolist() == (early + late)[:50]
 
 
 def test_reviewed_held_out_and_certain_rows_are_not_asked_about():
@@ -56,58 +48,6 @@ def test_the_queue_is_blind_to_true_labels():
     )
 
 
-def test_columns_say_what_is_doubted_and_why():
-    table = cleaned_table()
-    rows = review_rows(table, 100)
-    columns, found, sizes = (
-        review_columns(table, rows),
-        table.labels,
-        np.bincount(table.labels.label, minlength=6),
-    )
-    assert list(columns) == [
-        "rank",
-        "id",
-        "candidates",
-        "label",
-        "confidence",
-        "runner_up",
-        "suggestion",
-        "why",
-        "answer",
-    ]
-    assert set(columns["answer"]) == {""}
-    for k, i in enumerate(rows.tolist()):
-        label, second, outside = (
-            f"class {name[i]}" for name in (found.label, found.runner_up, found.outside)
-        )
-        assert (columns["rank"][k], columns["id"][k], columns["label"][k]) == (
-            k + 1,
-            f"e{i}",
-            label,
-        )
-        assert columns["runner_up"][k] == (second if second != label else None)
-        if columns["suggestion"][k] is None:
-            expected = (
-                f"doubtful between {label} and {second}"
-                if second != label
-                else f"unsure of {label}"
-            )
-            assert columns["why"][k].startswith(expected)
-        else:
-            assert columns["suggestion"][k] == outside
-            how = "set may lack" if found.issue[i] else "the set possibly lacks"
-            assert columns["why"][k].startswith(f"{how} the true label: {outside}?")
-        named = [
-            int(word.rstrip("?"))
-            for word in columns["why"][k].split(";")[0].split()
-            if word.rstrip("?").isdigit()
-        ]
-        rare = any(sizes[c] <= 20 and sizes[c] < 200 / 5 / 2 for c in [*named, found.label[i]])
-        assert ("rare class" in columns["why"][k]) == rare
-    assert sizes[5] == 0
-    assert any("rare class class 5, no example yet" in why for why in columns["why"])
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A table of two features, and a finished run on it."""
@@ -120,26 +60,16 @@ def folder(tmp_path_factory):
 QUICK = ("--epochs", "6", "--folds", "2", "--device", "cpu", "--rebalancer", "none")
 
 
-def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
-    printed = ltpll("review", folder / "run", "--out", tmp_path / "queue.csv", "--n", "8")
-    queue = rows_of(tmp_path / "queue.csv")
-    assert f"--reviewed {tmp_path / 'queue.csv'}" in printed
-    assert 1 <= len(queue) <= 8
-    queue[0]["answer"], queue[1]["answer"] = "c", "a|b"
-    answered = write_csv(
-        tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue]
+def test_questions_are_answered_and_trained_on(folder, tmp_path):
+    answer = {0: "c", 1: "a|b"}
+    rows, answered = answered_questions(
+        tmp_path / "answers.csv", folder / "run", lambda k, label: answer.get(k, "")
     )
-    again = (
-        "train",
-        folder / "t.csv",
-        "--reviewed",
-        answered,
-        *QUICK,
-    )
+    again = ("train", folder / "t.csv", "--reviewed", answered, *QUICK)
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
     ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
     cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
-    first, second = (cleaned[queue[k]["id"]] for k in (0, 1))
+    first, second = (cleaned[rows[k][0]] for k in (0, 1))
     assert (
         first["candidates"],
         first["label"],
@@ -149,12 +79,11 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     ) == ("c", "c", "1", "0", "true")
     assert (second["candidates"], second["suspicion"], second["reviewed"]) == ("a|b", "0", "true")
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
-    assert "--reviewed EARLIER_ANSWERS" in ltpll(
-        "review", tmp_path / "again", "--out", tmp_path / "next.csv"
-    )
-    assert not {queue[0]["id"], queue[1]["id"]} & {
-        row["id"] for row in rows_of(tmp_path / "next.csv")
-    }
+    page = tmp_path / "next.html"
+    assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", page)
+    later, _ = answered_questions(tmp_path / "l.csv", tmp_path / "again", lambda k, label: "", 60)
+    assert len(later) == 58
+    assert not {rows[0][0], rows[1][0]} & {row[0] for row in later}
 
 
 def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
@@ -188,15 +117,12 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
         "accuracy",
     ]
     ltpll("train", "my table.csv", *columns, *settings, *QUICK, "--out", "run")
-    printed = ltpll("review", "run", "--out", "queue.csv", "--n", "12")
-    assert "About " in printed
-    assert " of the 12 labels in the queue are expected to be wrong, and " in printed
-    assert "  … and 4 more in queue.csv\n" in printed
-    assert "with several as in a;b, or" in printed
-    queue = rows_of(tmp_path / "queue.csv")
-    assert any(";" in row["candidates"] for row in queue)
-    queue[0]["answer"], queue[1]["answer"], queue[2]["answer"] = "c", "a|b", "b;c"
-    write_csv(tmp_path / "queue.csv", list(queue[0]), [list(row.values()) for row in queue])
+    printed = ltpll("review", "run", "--n", "12")
+    answer = {0: "c", 1: "a|b", 2: "b;c"}
+    rows, _ = answered_questions(
+        tmp_path / "answers.csv", "run", lambda k, label: answer.get(k, ""), 12, 6
+    )
+    assert any(";" in row[1] for row in rows)
     command = shlex.split(printed.strip().splitlines()[-1])
     assert command[:2] == ["ltpll", "train"]
     assert "3 reviewed" in ltpll(*command[1:], "--device", "cpu")
@@ -207,7 +133,7 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
     assert first["source"] == second["source"]
     ltpll("clean", "NEW_RUN", "--out", "cleaned.csv")
     cleaned = {row["id"]: row["candidates"] for row in rows_of(tmp_path / "cleaned.csv")}
-    assert [cleaned[row["id"]] for row in queue[:3]] == ["c", "a;b", "b;c"]
+    assert [cleaned[row[0]] for row in rows[:3]] == ["c", "a;b", "b;c"]
 
 
 def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):

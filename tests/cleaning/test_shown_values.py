@@ -1,6 +1,5 @@
 """What reports and queues show of a row: short, harmless, and where it was in the table."""
 
-import csv
 import json
 import re
 from dataclasses import replace
@@ -12,11 +11,9 @@ import pytest
 from ltpll import ColumnEncoder, LabelCleaner, PartialLabelClassifier
 from ltpll.cleaning import stored_tables as module
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cleaning.review import review_columns, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned, shown_values
 from ltpll.report.cleaning_page import render_cleaning_page
 from ltpll.tables.read_tables import LabelTable
-from ltpll.tables.writers import write_table
 from support.browser import in_browser, is_owned, needs_browser, payloads
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
@@ -69,21 +66,6 @@ def test_of_a_large_table_the_most_doubtful_rows_are_shown(monkeypatch):
     assert found[kept].tolist() == [PROSE[i] for i in kept]
 
 
-def test_a_queue_shows_the_row_and_its_own_columns_keep_their_names(tmp_path):
-    table = cleaned_table()
-    texts = np.asarray([f"=cmd({i})" for i in range(200)], dtype=object)
-    table = replace(table, shown={"text": texts, "answer": texts, "id": texts})
-    rows = review_rows(table, 10)
-    columns = review_columns(table, rows)
-    assert list(columns)[:5] == ["rank", "id", "text", "answer (of the row)", "id (of the row)"]
-    assert list(columns)[-1] == "answer"
-    assert columns["text"].tolist() == [f"=cmd({i})" for i in rows]
-    assert columns["id"].tolist() == table.ids[rows].tolist()
-    write_table(tmp_path / "q.csv", columns)
-    with (tmp_path / "q.csv").open() as file:
-        assert [row["text"] for row in csv.DictReader(file)] == [f"'=cmd({i})" for i in rows]
-
-
 @needs_browser
 def test_cards_show_the_row_and_hostile_cells_and_names_do_nothing(tmp_path, listener):
     attack = "".join(payloads(listener.server_port))
@@ -98,7 +80,7 @@ def test_cards_show_the_row_and_hostile_cells_and_names_do_nothing(tmp_path, lis
     assert "CONSOLE" not in errors
     assert not is_owned(page)
     assert listener.asked == []
-    assert len(re.findall(r'<p class="shown"><span><b>', page)) == page.count("<article") == 10
+    assert len(re.findall(r'<p class="shown"><span><b>', page)) == page.count("<article") == 20
     assert "a quiet column" not in page
 
 
@@ -148,13 +130,10 @@ def test_a_cleaner_shows_the_rows_of_its_table(tmp_path):
     sets = ["a|b", "b", "a"] * 10
     how = {"steps": 20, "device": "cpu", "rebalancer": "none"}
     cleaner = LabelCleaner(PartialLabelClassifier(**how), folds=2).fit(frame, sets)
-    queue = cleaner.review_queue(5)
-    assert queue["text"].tolist() == frame.loc[queue.index, "text"].tolist()
-    assert queue["size"].tolist() == [str(one) for one in frame.loc[queue.index, "size"]]
     cleaner.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count('"shown": [["text", ') == N
     plain = LabelCleaner(PartialLabelClassifier(**how), folds=2).fit(
         frame[["size"]].to_numpy(), sets
     )
-    assert "size" not in plain.review_queue(5)
+    assert plain.table_.shown == {}

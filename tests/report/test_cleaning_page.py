@@ -16,8 +16,9 @@ import pytest
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
+from ltpll.cleaning.audit import Answers, with_answers_applied
 from ltpll.cleaning.results import class_columns
-from ltpll.cleaning.review import reasons, review_rows
+from ltpll.cleaning.review import choose_questions
 from ltpll.errors import InputError
 from ltpll.report import cleaning_page
 from ltpll.report.cleaning_page import render_cleaning_page, write_cleaning_page
@@ -107,15 +108,23 @@ def test_annotators_with_the_least_agreement_come_first():
     assert found == sorted(found)
 
 
-def test_the_page_asks_about_the_first_rows_of_the_queue():
+def test_without_answers_suspicion_is_a_rank_and_with_them_a_probability():
     run = cleaned_table()
-    rows = review_rows(run)[:10]
-    asked = [one for one in examples_of(run) if one["review"] is not None]
-    asked.sort(key=lambda one: one["review"][0])
-    assert [one["id"] for one in asked] == run.ids[rows].tolist()
-    assert [one["review"][1] for one in asked] == reasons(run, rows)
-    reviewed = replace(run, reviewed=np.arange(200) < 3)
-    assert "<dt>reviewed</dt><dd>3</dd>" in top(render_cleaning_page(reviewed))
+    data = data_of(render_cleaning_page(run))
+    assert (data["n"], data["calibrated"]) == (200, False)
+    ranked = sorted(data["examples"], key=lambda one: one["rank"])
+    assert [one["rank"] for one in ranked] == list(range(1, 201))
+    assert np.diff([one["suspicion"] for one in ranked]).max() <= 0
+    assert "not yet calibrated" in top(render_cleaning_page(run))
+    questions, truth = choose_questions(run, 60), run.labels.label
+    answers = [(int(truth[i]),) for i in questions.rows]
+    known = with_answers_applied(
+        run, Answers(questions.rows, answers, questions.asked, questions.probability)
+    )
+    text = render_cleaning_page(known)
+    assert data_of(text)["calibrated"]
+    assert top(text).index("labels are right in 100.0%") < top(text).index("On rows that the model")
+    assert "<dt>reviewed</dt><dd>60</dd>" in top(text)
 
 
 def test_the_top_says_how_far_labels_can_be_trusted():
@@ -339,8 +348,8 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     document.getElementById("more").click(); look();
     text.value = "E17"; text.dispatchEvent(new Event("input")); look();
     text.value = "no such thing"; text.dispatchEvent(new Event("input")); look();
-    text.value = ""; kind.value = "suspicious"; text.dispatchEvent(new Event("input")); look();
-    kind.value = "review"; text.dispatchEvent(new Event("input"));
+    text.value = ""; kind.value = "flagged"; text.dispatchEvent(new Event("input")); look();
+    kind.value = "doubtful"; text.dispatchEvent(new Event("input"));
     document.body.dataset.seen = JSON.stringify(seen);
     """
     # The policy would refuse the script that clicks.
@@ -353,7 +362,7 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     assert listener.asked == []
     seen = json.loads(html.unescape(re.search(r'data-seen="(.*?)"', shown)[1]))
     assert seen == [
-        [10, "10 of 10 shown"],
+        [20, "20 of 40 shown"],
         [20, "20 of 40 shown"],
         [40, "40 of 40 shown"],
         [1, "1 of 1 shown"],
@@ -365,9 +374,9 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
         shown[shown.index('id="cards"') :],
         flags=re.DOTALL,
     )
-    assert len(cards) == sum(card.count("<img") for card in cards) == 10
+    assert len(cards) == sum(card.count("<img") for card in cards) == 20
     assert all("confidence" in card for card in cards)
     write_cleaning_page(path, run, "unchanged")  # with its policy
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
-    assert shown.count('<article class="card">') == 10
+    assert shown.count('<article class="card">') == 20

@@ -1,8 +1,11 @@
 """Opening a page in a real browser, and what hostile text may try in it."""
 
+import base64
+import json
 import re
 import shutil
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -71,3 +74,90 @@ def payloads(port):
 def is_owned(shown):
     """Whether the mark is there."""
     return "owned" in re.search(r"<html[^>]*>", shown)[0]
+
+
+needs_driver = pytest.mark.skipif(
+    shutil.which("chromium") is None or shutil.which("chromedriver") is None,
+    reason="chromium or chromedriver is not installed",
+)
+
+
+class Browser:
+    """A headless Chromium that chromedriver drives over HTTP, by the WebDriver protocol."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._start()
+
+    def _start(self):
+        self.driver = subprocess.Popen(
+            ["chromedriver", "--port=0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        port = next(found[1] for line in self.driver.stdout if (found := PORT.search(line)))
+        self.address = f"http://127.0.0.1:{port}/session"
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        options.append(f"--user-data-dir={self.folder / 'profile'}")
+        chrome = {
+            "args": options,
+            "prefs": {"download.default_directory": str(self.folder)},
+            "binary": shutil.which("chromium"),
+        }
+        always = {"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}}
+        session = self._send("", {"capabilities": {"alwaysMatch": always}})
+        self.address += f"/{session['sessionId']}"
+
+    def _send(self, path, body=None, method="POST"):
+        data = None if method != "POST" else json.dumps(body or {}).encode()
+        request = urllib.request.Request(self.address + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return json.load(reply)["value"]
+
+    def open(self, url):
+        self._send("/url", {"url": url})
+
+    def run(self, script, *arguments):
+        """What a script returns: `arguments[0]` and so on are its arguments."""
+        return self._send("/execute/sync", {"script": script, "args": list(arguments)})
+
+    def press(self, keys):
+        """Press keys, one after the other."""
+        pressed = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._send("/actions", {"actions": [{"type": "key", "id": "keys", "actions": pressed}]})
+
+    def protocol(self, command, **parameters):
+        """A command of Chromium's own protocol."""
+        return self._send("/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def complaints(self):
+        return [one["message"] for one in self._send("/se/log", {"type": "browser"})]
+
+    def screenshot(self, path, width, *, dark):
+        """The whole page as a picture."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.protocol("Emulation.setEmulatedMedia", features=[scheme])
+        self.resize(width)
+        height = self.run("return document.documentElement.scrollHeight")
+        self.resize(width, height)
+        path.write_bytes(base64.b64decode(self._send("/screenshot", method="GET")))
+
+    def resize(self, width, height=844):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.protocol("Emulation.setDeviceMetricsOverride", **size)
+
+    def restart(self):
+        """Close it, and open it again with what it has kept."""
+        self.close()
+        self._start()
+
+    def close(self):
+        try:
+            self._send("", method="DELETE")
+        finally:
+            self.driver.terminate()
+            self.driver.wait(30)
+
+
+PORT = re.compile(r"started successfully on port (\d+)")

@@ -15,6 +15,7 @@ from docs_blocks.common import (
     percent,
     records_in,
     table_head,
+    table_row,
 )
 from ltpll.runs.run import Record
 from ltpll_research.summary import Figure
@@ -282,7 +283,65 @@ def missing_table() -> str:
     return block(lines, note)
 
 
+def audits_table() -> str:
+    """What simulated answers say and change, from `benchmarks/audits.py`."""
+    records = records_in("audits")
+    audits = [{**record, **audit} for record in records for audit in record["audits"]]
+
+    def mean(rows: Sequence[Record], name: str, size: bool = False) -> str:
+        values = [row[name] for row in rows if row[name] is not None]
+        return percent(Figure.of([abs(v) for v in values] if size else values)).split(" ±")[0]
+
+    def of_flags(rows: Sequence[Record]) -> str:
+        flagged, right, reachable, lacking = (
+            sum(row[name] for row in rows)
+            for name in ("flagged", "flagged_right", "reachable", "lacking")
+        )
+        return f"{right / flagged:.0%}, {right / reachable:.0%}, {right / lacking:.0%}"
+
+    lines = table_head(
+        "answers, wrong ones",
+        "intervals that hold the truth: all rows",
+        "rare classes",
+        "if nothing is asked twice",
+        "width of the interval",
+        "confidence − right, before → after: all rows",
+        "rare classes",
+        "flags: precision, found of what the ranking allows, and of all",
+        texts=1,
+    )
+    for (n, wrong), rows in sorted(grouped(audits, "answers", "wrong").items()):
+        gaps = [
+            f"{mean(rows, f'{name}_before', True)} → {mean(rows, name, True)}"
+            for name in ("gap", "rare_gap")
+        ]
+        cells = [mean(rows, name) for name in ("covered", "covered_rare", "covered_once", "width")]
+        lines.append(table_row(f"{n}, {wrong:.0%}", *cells, *gaps, of_flags(rows)))
+    lines += ["", *table_head("wrong labels found", "by 30 answers", "by 100 answers")]
+    ways = dict.fromkeys(way for one in records for way in one["wrong_labels_found"]["30"])
+    for way in ways:
+        found = [
+            f"{statistics.mean(one['wrong_labels_found'][n][way] for one in records):.1f}"
+            for n in ("30", "100")
+        ]
+        lines.append(table_row({"queue": "lowest confidence"}.get(way, way), *found))
+    flags = [one["without_answers"] for one in records]
+    before = sum(one["flagged"] for one in flags), sum(one["flagged_right"] for one in flags)
+    lacking = sum(one["lacking"] for one in records)
+    seeds = len({one["seed"] for one in records})
+    note = (
+        f"*Means over {len(records)} fits ({len(grouped(records, 'table'))} tables, the truth "
+        f"removed from 0, 2 and 10 % of the sets, up to {seeds} seeds) and "
+        f"{audits[0]['draws']} audits of each. Gaps are means over the audits of a fit, "
+        "without their sign. Without answers, "
+        f"{before[0]} sets were flagged, {before[1]} of them rightly, of {lacking} that lack the "
+        "truth.*"
+    )
+    return block(lines, note, measured_on(records))
+
+
 BLOCKS = {
+    "audits": audits_table,
     "cleaning": cleaning_table,
     "confidence": confidence_table,
     "crowds": crowds_table,

@@ -13,7 +13,7 @@ from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.results import CleanedLabels, Flags, Numbers, Shares
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.missing_labels import fit_missing_labels
-from ltpll.evaluation.set_predictions import SetPredictions
+from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
 from ltpll.runs.run import Record
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
@@ -166,7 +166,9 @@ def label_rows(
         runner_up[left], margin[left] = label[left], (outside - confidence)[left]
         label[left], confidence[left] = predictions.outside[left], outside[left]
     found = (label, confidence, runner_up, margin, predictions.inside, predictions.outside)
-    return CleanedLabels(*found, suspicion, can_judge, judged_by), judgement
+    contradiction = 1 - predictions.set_probability[:, TEMPERATURES.index(1.0)]
+    contradiction = np.clip(contradiction, 0, 1)
+    return CleanedLabels(*found, suspicion, can_judge, judged_by, contradiction), judgement
 
 
 def _annotators_agree(votes: AnnotatorVotes | None, n: int) -> Numbers:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,14 @@ import numpy.typing as npt
 from ltpll.formatting import are, counted
 from ltpll.runs.run import Record
 
+if TYPE_CHECKING:
+    from ltpll.cleaning.audit import Audit
+
 MOST_NAMED = 5  # classes that are not judged
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
 MANY_MISSING = 0.05  # estimated share of sets without their label from which advice is given
+MORE_ANSWERS, ENOUGH = 20, 0.01  # and the narrowing of an interval for which they are worthwhile
 UNEVEN = 2.0  # a class's expected wrong flags, as a multiple of those in all rows together
 NO_NAME = np.asarray(None, dtype=object)  # an empty cell
 Numbers = npt.NDArray[np.int64]
@@ -41,7 +45,14 @@ class CleanedLabels:
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     # "folds" and "held out": a classifier that was not trained on the row; "own": one that was
     judged_by: npt.NDArray[np.object_]
+    # The probability outside the set, by the same classifier; runs of earlier versions lack it.
+    contradiction: Shares | None = None
     false_discoveries: float = FALSE_DISCOVERIES
+
+    @property
+    def contradicted(self) -> Shares:
+        """How strongly each set is contradicted, by which the most suspicious sets are found."""
+        return self.suspicion if self.contradiction is None else self.contradiction
 
     @cached_property
     def issue(self) -> Flags:
@@ -50,7 +61,7 @@ class CleanedLabels:
         return flagged_sets(self.suspicion, judged, self.inside, self.false_discoveries)
 
 
-STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
+STORED = tuple(CleanedLabels.__dataclass_fields__)[:-2]  # in every run
 
 
 def flagged_sets(
@@ -119,6 +130,7 @@ class CleanedTable:
     reviewed: Flags | None = None  # whether the candidates are a person's answer
     # What people see of each row, by column: its text and a few values, None where there is none.
     shown: Mapping[str, npt.NDArray[np.object_]] = field(default_factory=dict)
+    audit: Audit | None = None  # what follows from people's answers about some rows
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -185,9 +197,9 @@ def summary(table: CleanedTable) -> list[str]:
 
 
 def verdicts(table: CleanedTable) -> list[str]:
-    """Sentences about how far labels can be trusted."""
+    """Sentences about how far labels can be trusted; what people answered comes first."""
     judgement, judged = table.judgement, table.labels.judged_by != "own"
-    sentences = []
+    sentences = said_of_answers(table)
     if not judged.all():
         own = "Rows were labelled by a classifier that was trained on them, so their sets are not"
         sentences.append(f"{own} judged: train with {table.setting('folds', 5)}.")
@@ -212,6 +224,27 @@ def verdicts(table: CleanedTable) -> list[str]:
         if not all(beats):
             guess += ", so the model does not beat it"
     return [*sentences, f"Labels of ambiguous rows {right}; {guess}."]
+
+
+def said_of_answers(table: CleanedTable) -> list[str]:
+    """What answers say: how many labels are right, how good flags are, and whether to go on."""
+    audit = table.audit
+    if audit is None or audit.right is None:
+        return []
+    right = f"Without the answers, labels are right in {audit.right}"
+    if audit.rare is not None:
+        right += f", and those of rare classes in {audit.rare}"
+    sentences = [f"{right}: that is what people say about random rows."]
+    if audit.lacking is not None:
+        sentences.append(f"The true label is missing from {audit.lacking} of the sets.")
+    if audit.flagged is not None:
+        sentences.append(f"Of the flagged sets, {audit.flagged} really lack it.")
+    points = f"about {100 * audit.narrowing:.0f} points"
+    enough = ""
+    if audit.narrowing < ENOUGH:
+        points, enough = "less than 1 point", ": there are enough"
+    more = f"Another {MORE_ANSWERS} answers about random rows would narrow the first interval by"
+    return [*sentences, f"{more} {points}{enough}."]
 
 
 def beats_guess(table: CleanedTable) -> bool | None:
@@ -251,11 +284,14 @@ def findings(table: CleanedTable) -> list[str]:
         )
         sort = "sort by `suspicion`; `suggestion` has the likelier label."
         sentences.append(f"{flagged}, {right} of them probably wrongly flagged: {sort}")
-    elif not said:
-        none = "No set is flagged: none is suspicious enough to say that it lacks the true label."
-        sentences.append(none)
-    if said:
+    if said and (table.audit is None or table.truth_missing):
         sentences.append(said)
+    if table.audit is not None:
+        none = "By the answers, no set is suspicious enough to be flagged."
+        return sentences if issues else [*sentences, none]
+    flags = "these flags may be wrong, and others missing" if issues else "no set is flagged"
+    ask = f"answer {MORE_ANSWERS} rows (`ltpll review`)"
+    sentences.append(f"Suspicion is a rank and not yet calibrated, so {flags}: {ask}.")
     if unknown := table.judgement.get("not_judged"):
         hold = f"The model cannot judge sets that hold {_named_classes(table.classes, unknown)}"
         sentences.append(f"{hold}: none of them is flagged.")
@@ -293,14 +329,21 @@ def _named_classes(names: npt.NDArray[Any], classes: list[tuple[int, int, int]])
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
+def cleaned_columns(
+    table: CleanedTable, separator: str | None = None, for_review: int | None = None
+) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
+
+    Args:
+        table: The results of a run.
+        separator: Separates the candidates of a set; by default that of the user's table.
+        for_review: How many of the most suspicious sets a last column marks, if there shall be one.
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`,
         `margin`, `set_size`, `issue`, `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`,
         `split`, `group` and `true_label` if the user's table has them, `reviewed` if answers were
-        given, and `in_set` if labels may lie outside their sets.
+        given, `in_set` if labels may lie outside their sets, and `for_review` if that was asked for.
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
@@ -336,7 +379,19 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         columns["reviewed"] = table.reviewed
     if any(label is not None for label in true):
         columns["true_label"] = [None if label is None else names[label] for label in true]
+    if for_review is not None:
+        columns["for_review"] = suspicion_ranks(table) <= for_review
     return columns
+
+
+def suspicion_ranks(table: CleanedTable) -> Numbers:
+    """The rank of each set by how strongly it is contradicted, from 1; reviewed ones come last."""
+    strength = table.labels.contradicted.astype(np.float64)
+    if table.reviewed is not None:
+        strength[table.reviewed] = -1
+    ranks = np.empty(len(strength), dtype=np.int64)
+    ranks[np.argsort(-strength, kind="stable")] = np.arange(1, len(strength) + 1)
+    return ranks
 
 
 def class_columns(table: CleanedTable) -> Columns:

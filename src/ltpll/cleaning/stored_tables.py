@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.cleaning.audit import stored_answers, with_answers_applied
 from ltpll.cleaning.results import (
     FALSE_DISCOVERIES,
     STORED,
@@ -18,6 +19,7 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
+from ltpll.cleaning.review import audit_rows
 from ltpll.errors import InputError, first_line
 from ltpll.runs.run import Record, Run, checksums, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
@@ -36,7 +38,7 @@ AFRESH = "train it again with --fresh"
 MOST_COLUMNS = 6
 MOST_NUMBERS = 20  # columns of numbers; where there are more, as in embeddings, none says much
 PROSE, LONG, SHORT = 40, 300, 60  # characters: on average, kept of one column, and of the others
-MOST_ROWS = 20_000
+MOST_ROWS, MOST_AUDITED = 20_000, 1000
 # Line ends, characters that a terminal or a spreadsheet obeys, and those that reorder text.
 CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 ShownValues = dict[str, npt.NDArray[np.object_]]
@@ -63,7 +65,11 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
     others = {"group": table.groups, "url": table.urls, "reviewed": table.reviewed}
     columns |= {name: values for name, values in others.items() if values is not None}
     columns |= {name: getattr(cleaned, name) for name in STORED}
-    shown = shown_values(table, 1 - cleaned.confidence)
+    if cleaned.contradiction is not None:
+        columns["contradiction"] = cleaned.contradiction
+    urgency = 1 - cleaned.confidence.astype(np.float64)
+    urgency[audit_rows(table.ids, cleaned, table.reviewed)[:MOST_AUDITED]] += 1
+    shown = shown_values(table, urgency)
     columns |= {f"{SHOWN}{name}": values for name, values in shown.items()}
     write_table(folder / RunFile.EXAMPLES, columns)
     if votes is not None:
@@ -97,13 +103,16 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> CleanedTable:
+def read_cleaned(
+    folder: str | Path, false_discoveries: float | None = None, *, answered: bool = True
+) -> CleanedTable:
     """Read the cleaned labels and everything else that a finished run on a table has stored.
 
     Args:
         folder: The run folder, that is, the `--out` of `ltpll train TABLE`.
         false_discoveries: The expected share of flagged sets that hold their true label after all;
             0.3 by default.
+        answered: Whether the answers of people that the run has stored are applied.
 
     Returns:
         The table, for `cleaned_columns`, `class_columns` and `annotator_columns`.
@@ -126,7 +135,8 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             _read_parquet(folder / name) if name in stored else None
             for name in (RunFile.VOTES, RunFile.PICTURES)
         )
-        return _as_cleaned_table(record, found, votes, pictures, target)
+        table = _as_cleaned_table(record, found, votes, pictures, target)
+        return with_answers_applied(table, stored_answers(folder, table)) if answered else table
     except InputError:
         raise
     except Exception as error:  # pyarrow's, or those of columns with the wrong type
@@ -169,6 +179,7 @@ def _as_cleaned_table(
         true=np.asarray(true.to_pylist(), dtype=object),
         labels=CleanedLabels(
             **{name: column(name, kinds.get(name, "number")) for name in STORED},
+            contradiction=optional("contradiction", "share"),
             false_discoveries=false_discoveries,
         ),
         votes=None

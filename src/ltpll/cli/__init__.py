@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from ltpll.cli.audit import audit
 from ltpll.cli.clean import clean
 from ltpll.cli.convert import convert
 from ltpll.cli.demo import demo
@@ -30,7 +31,7 @@ app.command(rich_help_panel=START)(demo)
 app.command("list", rich_help_panel=START)(list_parts)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(describe)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(train)
-for command in (clean, report, review, predict, export, embed):
+for command in (clean, report, review, audit, predict, export, embed):
     app.command(rich_help_panel=OWN)(command)
 app.command(rich_help_panel=OWN, cls=SettingsCommand)(convert)
 

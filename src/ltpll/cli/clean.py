@@ -29,6 +29,14 @@ def clean(
     ],
     separator: WrittenSeparator = None,
     false_discoveries: FalseDiscoveries = None,
+    for_review: Annotated[
+        int | None,
+        output_option(
+            help="Mark this many of the most suspicious sets in a column `for_review`.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     control: Annotated[
         str | None,
         output_option(
@@ -60,7 +68,7 @@ def clean(
     if as_tasks:
         _write_tasks(out, run, cleaned, control)
     else:
-        write_table(out, cleaned_columns(cleaned, separator))
+        write_table(out, cleaned_columns(cleaned, separator, for_review))
     tables = {of_classes: class_columns(cleaned)}
     if cleaned.votes is not None:
         tables[of_annotators] = annotator_columns(cleaned)

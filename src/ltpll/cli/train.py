@@ -249,7 +249,7 @@ def _print_result(result: Record, out: Path) -> None:
         print_line(f"On training rows: true label recovered for {recovered:.1%}.")
     commands = (
         ("clean", out, "--out", "cleaned.csv"),
-        ("review", out, "--out", "queue.csv"),
+        ("review", out),
         ("report", out),
         ("predict", out, "NEW.csv", "--out", "predictions.csv"),
     )

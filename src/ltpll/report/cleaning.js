@@ -1,7 +1,7 @@
 // Shows and searches the examples; all text is inserted as text, never as markup.
 "use strict";
 (() => {
-  const { classes, examples } = JSON.parse(document.getElementById("data").textContent);
+  const { classes, examples, n, calibrated } = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 20;
   const [cards, count, more, text, kind] = ["cards", "found", "more", "text", "kind"].map((id) => document.getElementById(id));
   const isFlagged = (one) => one.suggestion !== null;
@@ -36,7 +36,6 @@
       const columns = one.shown.map(([column, value]) => element("span", "", element("b", "", column), " ", bdi(value)));
       made.append(element("p", "shown", ...columns));
     }
-    if (one.review) made.append(element("p", "why", bdi(one.review[1])));
     const votes = new Map(one.votes);
     const chip = (c, className, mark = "") => {
       const made = element("span", className, bdi(classes[c]), mark);
@@ -51,7 +50,7 @@
     const ambiguous = one.candidates.length > 1;
     const figures = [`confidence ${percent(one.confidence)}`];
     if (ambiguous) figures.push(`margin ${percent(one.margin)}`);
-    if (one.judged) figures.push(`suspicion ${percent(one.suspicion)}`);
+    if (one.judged) figures.push(calibrated ? `suspicion ${percent(one.suspicion)}` : `suspicion: rank ${one.rank.toLocaleString("en")} of ${n.toLocaleString("en")}`);
     const lines = [figures.flatMap((figure, i) => [i ? " · " : "", element("span", "", figure)])];
     if (ambiguous && one.margin < 0) lines.push(["out of fold, ", bdi(classes[one.runner_up]), " is likelier"]);
     const others = one.votes.filter(([c]) => ![...one.candidates, one.suggestion, one.label].includes(c));
@@ -62,8 +61,9 @@
   };
 
   const KINDS = {
-    review: [(one) => one.review, (a, b) => a.review[0] - b.review[0]],
-    suspicious: [isFlagged, (a, b) => b.suspicion - a.suspicion],
+    doubtful: [() => true, (a, b) => a.confidence - b.confidence],
+    flagged: [isFlagged, (a, b) => b.suspicion - a.suspicion],
+    suspicious: [(one) => one.judged, (a, b) => a.rank - b.rank],
     uncertain: [(one) => one.candidates.length > 1, (a, b) => a.margin - b.margin],
     all: [() => true, (a, b) => a.number - b.number],
   };
@@ -86,7 +86,6 @@
     showMore();
   };
 
-  if (!examples.some(KINDS.review[0])) kind.value = "all";
   text.addEventListener("input", search);
   kind.addEventListener("change", search);
   more.addEventListener("click", showMore);

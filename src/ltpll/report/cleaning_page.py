@@ -19,15 +19,14 @@ from ltpll.cleaning.results import (
     findings,
     known_truth,
     summary,
+    suspicion_ranks,
     verdicts,
 )
-from ltpll.cleaning.review import reasons, review_rows
 from ltpll.formatting import counted
 from ltpll.report import templates
 
 MOST_EXAMPLES = 4000  # on one page: about a megabyte of text
 CONFUSED_CLASSES = 20  # rows and columns of the confusion matrix
-REVIEWED_FIRST = 10  # rows of the review queue
 
 
 def write_cleaning_page(path: Path, run: CleanedTable, title: str | None = None) -> None:
@@ -39,6 +38,7 @@ def render_cleaning_page(run: CleanedTable, title: str | None = None) -> str:
     """The page of a finished run as HTML."""
     record, examples = run.record, _examples(run)
     data = {"classes": [str(name) for name in run.classes], "examples": examples}
+    data |= {"n": len(run.ids), "calibrated": run.audit is not None}
     annotators = [] if run.votes is None else _as_rows(annotator_columns(run))
     committee = record.get("committee") or {}
     return templates.render(
@@ -108,9 +108,7 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
 
 def _examples(run: CleanedTable) -> list[dict[str, Any]]:
     """What the script shows of each example; labels are class numbers."""
-    first, cleaned = review_rows(run)[:REVIEWED_FIRST], run.labels
-    why = dict(zip(first.tolist(), enumerate(reasons(run, first)), strict=True))
-    rows = np.union1d(_rows_shown(run), first)
+    cleaned, rows, ranks = run.labels, _rows_shown(run), suspicion_ranks(run)
     votes = _votes_by_row(run, rows)
     found = []
     for i in rows.tolist():
@@ -129,7 +127,7 @@ def _examples(run: CleanedTable) -> list[dict[str, Any]]:
             "votes": votes.get(i, []),
             "picture": templates.jpeg_url(run.pictures[i]) if i in run.pictures else None,
             "shown": shown,
-            "review": why.get(i),
+            "rank": int(ranks[i]),
         }
         found.append(one)
     return found

@@ -71,13 +71,14 @@ def render(
     styles: Sequence[str],
     scripts: Sequence[str],
     pictures: str = "data:",
+    connect: str = "'none'",
     package: str = "ltpll.report",
     **values: Any,
 ) -> str:
     """Render a page, whose template is in `package`.
 
-    Its content security policy allows these scripts by their hashes, pictures from these sources,
-    and nothing else.
+    Its content security policy allows these scripts by their hashes, pictures and connections from
+    and to these sources, and nothing else.
     """
     hashes = [
         base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
@@ -88,6 +89,7 @@ def render(
         scripts=scripts,
         hashes=hashes,
         pictures=pictures,
+        connect=connect,
         **values,
     )
     return page

@@ -119,7 +119,7 @@ class Run:
                         (self.folder / name).unlink(missing_ok=True)
 
     def delete_run(self, *, keep_parts: bool = False) -> None:
-        """Delete the files of the run, but neither its config nor files that are not the run's.
+        """Delete the files of the run, but not its config, answers, and files that are not its own.
 
         With `keep_parts`, those of training runs that need not be repeated stay, too. If the
         process dies halfway, the rest does not look finished.
@@ -129,7 +129,7 @@ class Run:
             for path in () if keep_parts and file.part else file.found_in(self.folder):
                 if path.is_dir():
                     shutil.rmtree(path)
-                elif path.name != RunFile.CONFIG:
+                elif path.name not in (RunFile.CONFIG, RunFile.ANSWERS):
                     path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:

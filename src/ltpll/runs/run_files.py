@@ -49,6 +49,7 @@ class RunFile(StrEnum):
     VOTES = "votes.parquet", True
     PICTURES = "pictures.parquet", True
     PROBABILITIES = "probabilities.npy", True
+    ANSWERS = "answers.csv"  # of people, which are never deleted
     TENSORBOARD = "tensorboard"  # of benchmarks
     FAILED = "failed.txt"
 
