@@ -15,6 +15,7 @@ from pathlib import Path
 from docs_blocks import (
     beyond,
     cleaning,
+    methods,
     origins,
     performance,
     photos,
@@ -37,6 +38,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **tables.BLOCKS,
     **cleaning.BLOCKS,
     **origins.BLOCKS,
+    **methods.BLOCKS,
     **beyond.BLOCKS,
     **photos.BLOCKS,
     **reproduction.BLOCKS,
