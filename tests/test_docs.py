@@ -3,9 +3,13 @@ and the site loads only its own files.
 """
 
 import importlib
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +28,7 @@ from ltpll.cleaning.settings import TrainJob
 from ltpll.cli import app
 from ltpll.settings import settings_of
 from ltpll.synthetic import example_tables, four_squares, uniform_candidates
+from ltpll.testing import check_part
 from ltpll_research.cli import app as research_app
 from ltpll_research.schema import check_record
 from release import newest_section
@@ -99,6 +104,10 @@ def claims_of_get_started(space, y):
 
 def claims_of_add_a_method(space, y):
     space["test_targets_are_a_tempered_softmax_over_the_candidates"]()
+    for name in space["CHECKS"]:
+        space["test_tempered_proden_keeps_the_promises_of_a_method"](name)
+    for part in ("PurifiedPRODEN", "MeanPrediction", "LogitPenalty"):
+        check_part(space[part])
     parts = {
         "method": space["TemperedPRODEN"](0.5),
         "rebalancer": space["MeanPrediction"](),
@@ -135,6 +144,45 @@ CLAIMS = {
 def test_the_python_code_of_a_page_runs_and_does_what_the_page_says(page, folder):
     space = execute(page, QUICKER.get(name_of(page), {}))
     CLAIMS.get(name_of(page), lambda space, y: None)(space, folder)
+
+
+def test_the_package_of_add_a_method_is_built_found_and_passes_its_tests(tmp_path):
+    """As the page says, but installed by unpacking its wheel."""
+    page = ROOT / "docs" / "add-a-method.md"
+    python = [one.code for one in blocks_of(page) if one.language == "python"]
+    (project,) = [one.code for one in blocks_of(page) if one.language == "toml"]
+    (method,) = [one for one in python if "class TemperedPRODEN" in one]
+    tests = [one for one in python if "def test_" in one]
+    package, installed = tmp_path / "my-package", tmp_path / "installed"
+    files = {"pyproject.toml": project, "src/my_package/__init__.py": ""}
+    files |= {"src/my_package/tempered.py": method}
+    imports = "from my_package.tempered import TemperedPRODEN"
+    files |= {"tests/test_tempered.py": "\n".join([imports, *tests])}
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
+    path = os.pathsep.join([str(installed), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=package,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("-c", build)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(installed)
+    assert "passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    listed = run("-c", "from ltpll import METHODS; print(METHODS['tempered-proden'].__module__)")
+    assert listed.strip() == "my_package.tempered"
 
 
 def test_code_that_is_not_executed_says_why():

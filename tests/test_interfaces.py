@@ -94,7 +94,9 @@ def test_every_combination_trains_checkpoints_and_resumes_identically(parts):
 
 @ALL_COMBINATIONS
 def test_renaming_the_classes_renames_the_targets_of_every_combination(parts):
-    check_renaming(parts)
+    """Without extras: their labels are those with the largest target, which is no label while
+    targets are uniform, and those of PiCO and ALIM have to be uniform at first."""
+    check_renaming(parts._replace(extras=[]))
 
 
 @ALL_COMBINATIONS

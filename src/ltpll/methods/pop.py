@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ltpll.interfaces import Method, Outputs, Training
+from ltpll.interfaces import Method, Outputs, Training, ViewKind
 from ltpll.targets import restricted_softmax
 from ltpll.validation import in_range, whole_number
 
@@ -78,7 +78,8 @@ class POP(Method):
         in_range(growth, "POP's growth", 0)
         self.strong_views, self.threshold, self.growth = strong_views, threshold, growth
         self.window, self.first_epoch = window, first_epoch
-        self.views = ("weak", *("strong",) * strong_views)
+        strong: ViewKind = "strong"
+        self.views = ("weak", *(strong,) * strong_views)
         self.register_buffer("current_threshold", torch.tensor(float(threshold)))
         self._epoch = 0
 
