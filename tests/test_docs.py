@@ -51,7 +51,7 @@ SETTINGS = settings_of(TrainJob)
 SECTIONS = {name.partition(".")[0] for name in SETTINGS}
 SMALL_COMMITTEE = {
     "import LabelCleaner": "import Committee, LabelCleaner",
-    "LabelCleaner(folds=5)": "LabelCleaner(Committee(steps=60), folds=2)",
+    "LabelCleaner(folds=5)": "LabelCleaner(Committee(steps=120), folds=2)",
 }
 QUICKER = {
     "README.md": SMALL_COMMITTEE,

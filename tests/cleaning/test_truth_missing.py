@@ -79,7 +79,7 @@ def test_labels_leave_their_sets_and_more_of_them_are_right(runs, tmp_path):
     expected = np.mean([float(row["confidence"]) for row in rows])
     assert right == pytest.approx(expected, abs=0.1)
     printed, closed = cleaned(folder / "closed", tmp_path / "closed.csv")
-    assert "with --truth-missing auto, labels can leave their sets." in printed
+    assert "with --set training.truth_missing=auto, labels can leave their sets." in printed
     assert "in_set" not in closed[0]
     assert all(row["label"] in row["candidates"].split("|") for row in closed)
     assert right > np.mean([row["label"] == row["true_label"] for row in closed]) + 0.1

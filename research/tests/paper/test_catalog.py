@@ -108,9 +108,8 @@ def test_every_row_of_the_paper_is_built():
 
 def test_every_method_and_extra_is_in_some_table():
     settings = [setting for item in ITEMS.values() for setting in item.settings]
-    assert {setting["method"] for setting in settings} == set(METHODS) - {
-        "cc"
-    }  # the paper does not run it
+    others = {"cc", "pop", "papi", "dirk", "alim"}  # no table has long-tailed results of them
+    assert {setting["method"] for setting in settings} == set(METHODS) - others
     assert {extra for setting in settings for extra in setting["extras"]} == set(EXTRAS) - {
         "balanced-head"
     }  # which is ours

@@ -177,7 +177,9 @@ class CleanedTable:
     def setting(self, name: str, value: str | int) -> str:
         """A setting in sentences: `--folds 5` for a run, `folds=5` for a `LabelCleaner`."""
         in_python = self.record.get("source", {}).get("table", "") is None
-        return f"{name}={value!r}" if in_python else f"--{name.replace('_', '-')} {value}"
+        if in_python:
+            return f"{name}={value!r}"
+        return f"--folds {value}" if name == "folds" else f"--set training.{name}={value}"
 
     def sets(self, separator: str | None = None) -> list[str]:
         """The candidate sets as text, by default with the separator of the user's table."""
