@@ -94,7 +94,11 @@ def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other
     table = replace(
         table, record={**table.record, "config": {**table.record["config"], **trained_with}}
     )
-    advice = "" if trained_with else ": with --set training.truth_missing=auto, labels can leave their sets"
+    advice = (
+        ""
+        if trained_with
+        else ": with --set training.truth_missing=auto, labels can leave their sets"
+    )
     assert f"About 15% of the sets seem to lack the true label{advice}." in findings(table)
     none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
     said = "About 15% of the sets seem to lack the true label, but none certainly enough"
