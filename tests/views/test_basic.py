@@ -7,18 +7,7 @@ import pytest
 import torch
 
 from ltpll.views import Jitter, Views
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def images(n, channels=2, height=5, width=6, seed=1):
-    """Images whose pixels are all different and never zero."""
-    count = n * channels * height * width
-    order = torch.randperm(count, generator=generator(seed)) + 1.0
-    return order.view(n, channels, height, width) - count - 2
-
+from support.image_batches import generator, images
 
 POLICIES = {
     "jitter": Jitter(0.5),

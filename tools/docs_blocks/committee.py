@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
 from docs_blocks.common import (
     block,
@@ -15,6 +14,7 @@ from docs_blocks.common import (
     table_head,
     table_row,
 )
+from docs_blocks.origins import score_sentence
 from ltpll.runs.run import Record
 
 NETWORKS = ("mean-target", "records", "average", "set-evidence", "auto")
@@ -72,25 +72,10 @@ def committee_against_networks() -> str:
         "*Means in %. Best network: the best of the five rebalancers in each draw and figure, by "
         "the true labels. Regret: how many points the committee is behind it.*"
     )
-    return block(lines, note, choice_sentence(records), measured_on(records))
-
-
-def choice_sentence(records: Sequence[Record]) -> str:
-    """How often the comparison of `auto` by set information chose the better way."""
-    pairs = []
-    for record in records:
-        if record["scores"] is not None:
-            rows = [record["figures"][name] for name in ("average", "set-evidence")]
-            true = [(row["accuracy"] + row["balanced_accuracy"]) / 2 for row in rows]
-            score = record["scores"]["average"] - record["scores"]["plain"]
-            pairs.append((score, true[0] - true[1]))
-    clear = [pair for pair in pairs if abs(pair[1]) >= 0.02]
-    right, right_clear = (sum((s > 0) == (t > 0) for s, t in one) for one in (pairs, clear))
-    return (
-        f"In {len(pairs)} of these draws the sets left `auto` undecided. Set information preferred "
-        f"the way that did better on other rows in {right} of them, and in {right_clear} of the "
-        f"{len(clear)} in which both differed by at least 2 points."
+    chosen = score_sentence(
+        records, "of these draws", "Set information", "did better on other rows"
     )
+    return block(lines, note, chosen, measured_on(records))
 
 
 BLOCKS = {

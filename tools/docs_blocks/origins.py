@@ -158,7 +158,12 @@ def mean_and_deviation(records: list[Record], figure: str) -> str:
     return over_folds([record[figure] for record in records])
 
 
-def score_sentence(records: list[Record]) -> str:
+def score_sentence(
+    records: Sequence[Record],
+    draws: str = "draws",
+    score: str = "Its score",
+    better: str = "did better on other rows (mean of accuracy and balanced accuracy)",
+) -> str:
     """How often the held-out score preferred the way that predicts held-out rows better."""
     pairs = []
     for record in records:
@@ -176,11 +181,9 @@ def score_sentence(records: list[Record]) -> str:
         return sum((score > 0) == (true > 0) for score, true in chosen)
 
     return (
-        f"In {len(pairs)} draws the sets left `auto` undecided. Its score preferred the way "
-        "that did better on other rows (mean of "
-        f"accuracy and balanced accuracy) in {right(pairs)} of them, and in {right(clear)} of "
-        f"the {len(clear)} in which both differed "
-        "by at least 2 points."
+        f"In {len(pairs)} {draws} the sets left `auto` undecided. {score} preferred the way that "
+        f"{better} in {right(pairs)} of them, and in {right(clear)} of the {len(clear)} in which "
+        "both differed by at least 2 points."
     )
 
 

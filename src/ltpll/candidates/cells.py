@@ -18,7 +18,7 @@ from ltpll.errors import InputError, InputWarning, option, shown
 
 SEPARATOR = "|"
 EXCLUDES, EVERY = "!", "*"  # `!dog`: not dog; `*`: every class
-SCORE = re.compile(r"(?s).*\S\s*:\s*[01]?\.[0-9]+")  # fox:0.6, which is no way to give scores
+SCORE = re.compile(r"(?s).*\S\s*:\s*[01]?\.[0-9]+")  # fox:0.6, which does not give scores
 KNOWN_SEPARATORS = (SEPARATOR, ";", ",", "/", "\t")
 RowName = Callable[[int], str]
 """How a message refers to a row, which is numbered from 0."""

@@ -99,10 +99,10 @@ def store_answers(folder: Path, table: CleanedTable, answers: Answers) -> None:
     write_table(folder / RunFile.ANSWERS, columns)
 
 
-def stored_answers(folder: Path, table: CleanedTable) -> Answers:
-    """The answers in the folder of a run, if there are any."""
+def stored_answers(folder: Path, table: CleanedTable, newer: Sequence[Path] = ()) -> Answers:
+    """The answers in the folder of a run, if there are any, and those of newer files."""
     path = folder / RunFile.ANSWERS
-    return read_answers_about(table, [path] if path.exists() else [])
+    return read_answers_about(table, [*([path] if path.exists() else []), *newer])
 
 
 def answers_of_page(

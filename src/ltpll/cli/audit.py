@@ -25,14 +25,12 @@ def audit(
     Answers are stored in the run. From then on, `clean` and `report` use them for confidences,
     suspicions and flags.
     """
-    from ltpll.cleaning.audit import read_answers_about, store_answers, with_answers_applied
+    from ltpll.cleaning.audit import store_answers, stored_answers, with_answers_applied
     from ltpll.cleaning.results import findings, said_of_answers
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.runs.run_files import RunFile
 
-    before, stored = read_cleaned(run, answered=False), run / RunFile.ANSWERS
-    files = [*([stored] if stored.exists() else []), *(answers or [])]
-    given = read_answers_about(before, files)
+    before = read_cleaned(run, answered=False)
+    given = stored_answers(run, before, answers or ())
     if answers:
         store_answers(run, before, given)
     table = with_answers_applied(before, given)

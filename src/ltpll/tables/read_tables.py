@@ -359,7 +359,7 @@ def _possible_features(
     if patterns or names is None:  # else the ignored columns need not exist
         without |= {*matching_columns(table, reading.ignore)}
     if names is None:
-        # Columns of sets are no features even if sets are read elsewhere.
+        # Columns of sets are never features, even if sets are read elsewhere.
         no_features = (*NO_FEATURES, *reading.candidate_columns)
         return [], [
             i for i, name in enumerate(table.names) if i not in without and name not in no_features

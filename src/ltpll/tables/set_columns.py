@@ -63,7 +63,7 @@ class SetColumns(TextSets):
         self._most = max(self._most, *(size.max(initial=0) for size in sizes))
 
     def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
-        """The names as the votes of annotators, called like the columns; None if some are no such.
+        """The names as the votes of annotators, called like the columns; None if some of them are not.
 
         Every row must have a vote.
         """

@@ -53,7 +53,7 @@ def draw_problems(problems: Sequence[Problem], form: str = "png") -> bytes:
         axis.set_title(problem.title if len(problems) > 1 else "")
     for axis in canvas.axes:
         for text in (axis.title, *axis.get_xticklabels(), *axis.get_yticklabels()):
-            text.set_parse_math(False)  # a $ in a name is no formula
+            text.set_parse_math(False)  # a $ in a name does not begin a formula
     file = io.BytesIO()
     canvas.savefig(file, format=form, dpi=90)
     return file.getvalue()

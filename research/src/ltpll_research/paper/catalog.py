@@ -141,7 +141,7 @@ def _item(
 
 
 def _columns(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The columns of all combinations of values; one that is no list is shared."""
+    """The columns of all combinations of values; one that is not a list is shared."""
     several = (value if isinstance(value, list) else [value] for value in values.values())
     return (dict(zip(values, chosen, strict=True)) for chosen in product(*several))
 
