@@ -49,6 +49,16 @@ def test_the_usual_members_share_the_settings_of_the_base_and_are_named_differen
     assert members[-1].classifier.seed == 7
 
 
+def test_where_rows_share_sets_a_network_that_is_told_by_others_replaces_records():
+    x, _, _ = problem()
+    members = default_members(x, BASE, 0, grouped=True)
+    names = [one.name for one in members]
+    told = [one for one in members if isinstance(one, NetworkMember) and one.told]
+    assert "network, RECORDS" not in names
+    assert [(one.name, one.bins, one.lifts) for one in told] == [("network on groups", True, False)]
+    assert told[0].classifier.rebalancer == "auto"
+
+
 def test_numbers_are_read_in_bins_unless_there_are_too_many_columns_or_all_are_flags():
     rng = np.random.default_rng(0)
     numbers, flags = rng.normal(size=(50, 2)), rng.integers(0, 2, (50, 200))

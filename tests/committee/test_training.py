@@ -10,8 +10,9 @@ from ltpll import Candidates, PartialLabelClassifier
 from ltpll.committee import SoftForest
 from ltpll.committee import training as module
 from ltpll.committee.members import NetworkMember, SoftLabelMember
-from ltpll.committee.mixture import floored_shares, with_shares
-from ltpll.committee.training import CommitteeTraining
+from ltpll.committee.mixture import floored_shares, inside_sets, with_shares
+from ltpll.committee.shared_sets import SharedSets
+from ltpll.committee.training import CommitteeTraining, weighted_by
 from ltpll.evaluation.set_information import set_information
 from ltpll.training import fold_training
 from ltpll.training.callbacks import Progress
@@ -25,10 +26,10 @@ def problem(n=60):
     return x, Candidates.from_matrix((rng.random((n, 3)) < 0.3) | np.eye(3, dtype=bool)[y])
 
 
-def network(name, *, bins=False, lifts=False, **options):
+def network(name, *, bins=False, lifts=False, told=False, **options):
     how = {"epochs": 2, "batch_size": 30, "rebalancer": "mean-target", "model": "linear"}
     how |= {"device": "cpu", "threads": 1}
-    return NetworkMember(name, PartialLabelClassifier(**how | options), bins, lifts)
+    return NetworkMember(name, PartialLabelClassifier(**how | options), bins, lifts, told)
 
 
 def members():
@@ -141,6 +142,52 @@ def test_an_interrupted_training_resumes_from_its_folder_to_the_same_result(tmp_
     assert len(kept) >= 3
     assert "linear, 1 of 3" not in progress.begun  # which is kept
     assert progress.shares[-1] == 1
+
+
+def told_members():
+    return [network("linear"), network("told", told=True), SoftLabelMember("trees", SoftForest(3))]
+
+
+def test_a_network_that_is_told_starts_from_the_soft_labels_of_the_others(monkeypatch):
+    given = []
+
+    def noting(soft, sets):
+        given.append(soft)
+        return weighted_by(soft, sets)
+
+    monkeypatch.setattr(module, "weighted_by", noting)
+    own = told_members()
+    one = training(own)
+    shared = SharedSets(np.repeat(np.arange(30), 2), one.candidates)
+    one = CommitteeTraining(own, one.x, one.candidates, 2, 0, shared)
+    found = one.run()
+    linear, told = (next(m for m in found.members if m.name == k) for k in ("linear", "told"))
+    for others, rows in one.splits[:-1]:
+        alone = PartialLabelClassifier(**own[0].classifier.get_params())
+        alone.fit(one.x[others], one.candidates.select(others))
+        own_mean = with_shares(alone.predict_proba(one.x[rows]), linear.mean, found.prior)
+        before = inside_sets(own_mean, one.candidates.select(rows))
+        assert np.abs(given[0][rows] - before).max() > 0.05  # other rows of the group tell more
+    np.testing.assert_array_equal(given[0], given[1])  # of the folds, and of all rows
+    weights = given[0][one.candidates.dense().numpy()]
+    by_hand = PartialLabelClassifier(**own[1].classifier.get_params())
+    by_hand.fit(one.x, one.candidates.with_weights(weights + module.LEAST_SOFT))
+    np.testing.assert_allclose(
+        by_hand.predict_proba(one.x), told.classifier.predict_proba(one.x), atol=1e-5
+    )
+    # What is found knows the other rows of each group as well.
+    again = [shared.informed(each) for each in (found.own, found.out_of_fold)]
+    for each, twice in zip((found.own, found.out_of_fold), again, strict=True):
+        np.testing.assert_allclose(each.sum(1), twice.sum(1), atol=1e-5)
+        assert inside_sets(each, one.candidates).max(1).mean() > 0.7
+
+
+@pytest.mark.parametrize("stop", ["linear, 2 of 3", "told, 2 of 3", "told, 3 of 3"])
+def test_a_network_that_is_told_resumes_to_the_same_result(tmp_path, stop):
+    whole, _ = run(own=told_members())
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, stop=stop, own=told_members())
+    same(run(tmp_path, own=told_members())[0], whole)
 
 
 def test_a_finished_training_is_read_from_its_folder(tmp_path, monkeypatch):

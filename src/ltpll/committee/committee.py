@@ -38,6 +38,7 @@ from ltpll.committee.members import (
     takes_weights,
 )
 from ltpll.committee.mixture import floored_shares, inside_sets, with_shares
+from ltpll.committee.shared_sets import SharedSets
 from ltpll.committee.training import CommitteeTraining, FittedMember, TrainedCommittee
 from ltpll.errors import InputError, first_line, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
@@ -169,8 +170,9 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
         check_consistent_length(x, candidates)
         seed = seed_of(self.random_state)
-        members = self._members(x, self.base_classifier(), seed)
-        return CommitteeTraining(members, x, candidates, folds, seed)
+        shared_sets = SharedSets.found_in(candidates)
+        members = self._members(x, self.base_classifier(), seed, shared_sets is not None)
+        return CommitteeTraining(members, x, candidates, folds, seed, shared_sets)
 
     def base_classifier(self) -> PartialLabelClassifier:
         """A classifier with the settings that all networks share."""
@@ -221,12 +223,14 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
                 self._scaler.scale_[:] = np.sqrt(self._scaler.var_.mean()) or 1.0
         return np.asarray(self._scaler.transform(x), dtype=np.float32)
 
-    def _members(self, x: Any, base: PartialLabelClassifier, seed: int) -> list[Member]:
+    def _members(
+        self, x: Any, base: PartialLabelClassifier, seed: int, grouped: bool
+    ) -> list[Member]:
         given = [self.members] if isinstance(self.members, str) else self.members
         found: list[Member] = []
         for one in given:
             if one == AUTO:
-                found += default_members(x, base, seed)
+                found += default_members(x, base, seed, grouped=grouped)
                 continue
             if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
                 raise InputError(

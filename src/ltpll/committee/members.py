@@ -37,12 +37,15 @@ class NetworkMember:
         bins: Whether numbers are also read in bins (`PiecewiseLinear`).
         lifts: Whether it predicts rare classes more often than the sets suggest, as with RECORDS;
             it then has no say in how frequent the classes are.
+        told: Whether it starts from the soft labels of the other networks, as weights of the
+            candidates.
     """
 
     name: str
     classifier: PartialLabelClassifier
     bins: bool = False
     lifts: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,26 +76,34 @@ class SoftLabelMember:
 Member = NetworkMember | SoftLabelMember
 
 
-def default_members(x: npt.NDArray[Any], base: PartialLabelClassifier, seed: int) -> list[Member]:
+def default_members(
+    x: npt.NDArray[Any], base: PartialLabelClassifier, seed: int, *, grouped: bool = False
+) -> list[Member]:
     """The members of a committee on a table.
 
     There are a linear model and networks on scaled numbers and on numbers in bins, whose class
     shares are fixed as the rebalancer "auto" decides by the sets alone; a network with RECORDS; and
-    a forest.
+    a forest. Where rows share their sets in groups, the shares are known well without RECORDS, and
+    labels of the other rows tell more: a network that starts from them is in its place.
 
     Args:
         x: The features, (rows, features).
         base: A classifier with the settings that all networks share.
         seed: The seed of the forest.
+        grouped: Whether rows share their sets in groups (`SharedSets`).
     """
     found: list[Member] = [
         NetworkMember("linear model", clone(base).set_params(model="linear")),
         NetworkMember("network", clone(base)),
     ]
-    if few_columns(x):
+    bins = few_columns(x)
+    if bins:
         found.append(NetworkMember("network on bins", clone(base), bins=True))
-    lifting = clone(base).set_params(rebalancer=RECORDS())
-    found.append(NetworkMember("network, RECORDS", lifting, lifts=True))
+    if grouped:
+        found.append(NetworkMember("network on groups", clone(base), bins=bins, told=True))
+    else:
+        lifting = clone(base).set_params(rebalancer=RECORDS())
+        found.append(NetworkMember("network, RECORDS", lifting, lifts=True))
     return [*found, SoftLabelMember("random forest", SoftForest(TREES, seed=seed))]
 
 

@@ -31,6 +31,7 @@ from ltpll.committee.mixture import (
     mixture_weights,
     with_shares,
 )
+from ltpll.committee.shared_sets import SharedSets
 from ltpll.errors import InputError
 from ltpll.estimator import Schedule
 from ltpll.evaluation.set_information import SetInformation, set_information
@@ -57,6 +58,7 @@ MOST_KEPT = 3  # members after the trial
 ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
+LEAST_SOFT = 1e-4  # that a candidate weighs for a network that learns from soft labels
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
 PROBABILITIES = "probabilities"
@@ -123,6 +125,7 @@ class CommitteeTraining:
         candidates: The candidate sets.
         folds: The number of folds.
         seed: Which rows are in which fold, and in the sample.
+        shared_sets: The groups of rows that share a set, if there are any.
 
     Attributes:
         splits: The rows to train on and to predict of each run of a member; those of the last are
@@ -141,11 +144,12 @@ class CommitteeTraining:
         candidates: Candidates,
         folds: int,
         seed: int,
+        shared_sets: SharedSets | None = None,
     ) -> None:
         names = [member.name for member in members]
         if len(set(names)) < len(names):
             raise InputError("Two members of the committee have the same name: rename one.")
-        if not any(isinstance(one, NetworkMember) and not one.lifts for one in members):
+        if not any(_teaches(one) for one in members):
             raise InputError("A committee needs a network, from whose labels others learn.")
         if not fits_memory(candidates, len(members)):
             size = f"{counted(len(x), 'row')} × {candidates.n_classes:,} classes"
@@ -153,7 +157,7 @@ class CommitteeTraining:
         self.trains_all_rows = True
         # In the order of their training, in which progress is counted.
         self.members = sorted(members, key=_turn)
-        self.x, self.candidates = x, candidates
+        self.x, self.candidates, self.shared_sets = x, candidates, shared_sets
         every = np.arange(len(x))
         candidates.check_learnable()
         check_features_differ(torch.from_numpy(x))
@@ -244,9 +248,9 @@ class CommitteeTraining:
     def _keep_the_best(self, tried: Sequence[_Tried], weights: Numbers) -> None:
         """Keep the members that weigh most in the trial, with a network among them."""
         order = [tried[k].member for k in np.argsort(-weights)]
-        best, teaches = order[:MOST_KEPT], NetworkMember
-        if not any(isinstance(one, teaches) and not one.lifts for one in best):
-            usual = [one for one in self.members if isinstance(one, teaches) and not one.lifts]
+        best = order[:MOST_KEPT]
+        if not any(_teaches(one) for one in best):
+            usual = [one for one in self.members if _teaches(one)]
             best.append(next((one for one in order if one in usual), usual[0]))
         for member in self.members:
             if member not in best:
@@ -262,20 +266,15 @@ class CommitteeTraining:
     def _weighed(self) -> tuple[list[_Tried], Numbers, Shares, Numbers]:
         """Members that count, their weights, the soft labels of networks, and the class shares."""
         networks = [one for one in self.members if isinstance(one, NetworkMember)]
-        last = len(self.splits) - 1
-        runs = [self._fold_run(one, k) for one in networks for k in range(last)]
-        if self.trains_all_rows:
-            free = [one for one in networks if one.classifier.epochs == AUTO]
-            runs += [self._fold_run(one, last) for one in free]
-        on_all = {self._number(one, last) for one in networks}
-        joined = in_lockstep(runs)
-        self._train([one for one in joined if not {*one.numbers} <= on_all])
-        tried = [self._out_of_fold(one) for one in networks]
+        first = [one for one in networks if not one.told]
+        tried = self._tried(first, self.candidates)
         usual = [one.out_of_fold for one in tried if not one.lifts]
         mean = _sum([1 / len(usual)] * len(usual), usual)
         shared = self._shares_of(mean)
         weights, shared = self._agreed(tried, shared)
-        soft = inside_sets(_mixture(tried, weights, shared), self.candidates)
+        soft = self._soft_labels(_mixture(tried, weights, shared))
+        if told := [one for one in networks if one.told]:
+            tried += self._tried(told, weighted_by(soft, self.candidates))
         others = [one for one in self.members if isinstance(one, SoftLabelMember)]
         tried += [self._out_of_fold_by_soft(one, soft) for one in others]
         weights, shared = self._agreed(tried, shared)
@@ -287,14 +286,16 @@ class CommitteeTraining:
         self, tried: list[_Tried], weights: Numbers, soft: Shares, shared: Numbers
     ) -> TrainedCommittee:
         trained = self._on_all_rows(tried, weights.tolist(), soft)
-        own = (one.probabilities(self.x, shared) for one in trained)
+        own = _sum(weights, (one.probabilities(self.x, shared) for one in trained))
         mixture = _mixture(tried, weights, shared)
+        if self.shared_sets is not None:
+            own, mixture = map(self.shared_sets.informed, (own, mixture))
         by_name = dict.fromkeys((member.name for member, _ in self._numbers), 0.0)
         return TrainedCommittee(
             trained,
             shared,
             mixture,
-            _sum(weights, own),
+            own,
             set_information(mixture, self.candidates),
             by_name | {one.name: one.weight for one in trained},
         )
@@ -315,16 +316,28 @@ class CommitteeTraining:
         classifier = clone(member.classifier).set_params(**self._schedule(member, k)._asdict())
         return FoldRun(self._number(member, k), classifier, x, self.splits[k], whole)
 
-    def _train(self, runs: Sequence[FoldRun | LockstepRuns]) -> None:
+    def _tried(self, networks: Sequence[NetworkMember], sets: Candidates) -> list[_Tried]:
+        """What networks that learn from these sets say about rows of other folds."""
+        last = len(self.splits) - 1
+        runs = [self._fold_run(one, k) for one in networks for k in range(last)]
+        if self.trains_all_rows:
+            free = [one for one in networks if one.classifier.epochs == AUTO]
+            runs += [self._fold_run(one, last) for one in free]
+        on_all = {self._number(one, last) for one in networks}
+        joined = in_lockstep(runs)
+        self._train([one for one in joined if not {*one.numbers} <= on_all], sets)
+        return [self._out_of_fold(one) for one in networks]
+
+    def _train(self, runs: Sequence[FoldRun | LockstepRuns], sets: Candidates) -> None:
         """Train those of the runs that are not kept yet."""
         stage, progress, kept = self._stage, self._progress, self._kept
-        train_in_processes(runs, self.candidates, kept, stage, progress)
+        train_in_processes(runs, sets, kept, stage, progress)
         for one in runs:
             if all(kept.read(number) is not None for number in one.numbers):
                 kept.tidy(*one.numbers)
             else:
                 progress.start_part(*(stage.parts[number] for number in one.numbers))
-                one.train(self.candidates, kept, [progress])
+                one.train(sets, kept, [progress])
 
     def _run_of(self, member: NetworkMember, k: int) -> Tensors:
         """What a run has found."""
@@ -365,9 +378,12 @@ class CommitteeTraining:
         for member in self.members:
             if member not in counting:
                 self._skip(member, [last])
+        networks = [one for one in counting if isinstance(one, NetworkMember)]
         self._train(
-            [self._fold_run(one, last) for one in counting if isinstance(one, NetworkMember)]
+            [self._fold_run(one, last) for one in networks if not one.told], self.candidates
         )
+        if told := [self._fold_run(one, last) for one in networks if one.told]:
+            self._train(told, weighted_by(soft, self.candidates))
         found = []
         for one, weight in zip(tried, weights, strict=True):
             member, bins = one.member, None
@@ -395,12 +411,27 @@ class CommitteeTraining:
         return weights, shared
 
     def _shares_of(self, probabilities: Shares) -> Numbers:
-        return floored_shares(inside_sets(probabilities, self.candidates).mean(0), len(self.x))
+        return floored_shares(self._soft_labels(probabilities).mean(0), len(self.x))
+
+    def _soft_labels(self, probabilities: Shares) -> Shares:
+        soft = inside_sets(probabilities, self.candidates)
+        return soft if self.shared_sets is None else self.shared_sets.informed(soft)
+
+
+def _teaches(member: Member) -> bool:
+    """Whether others learn from the soft labels of this member."""
+    return isinstance(member, NetworkMember) and not (member.lifts or member.told)
 
 
 def _turn(member: Member) -> int:
     """Networks are trained first, and after them members that depend on their predictions."""
-    return 2 if isinstance(member, SoftLabelMember) else int(member.lifts)
+    return 0 if _teaches(member) else 1 if isinstance(member, NetworkMember) else 2
+
+
+def weighted_by(soft: Shares, candidates: Candidates) -> Candidates:
+    """The same sets, whose candidates weigh as much as soft labels say."""
+    rows = np.repeat(np.arange(len(soft)), candidates.sizes.cpu().numpy())
+    return candidates.with_weights(soft[rows, candidates.labels.cpu().numpy()] + LEAST_SOFT)
 
 
 def fits_memory(candidates: Candidates, n_members: int = 8) -> bool:

@@ -183,7 +183,8 @@ def estimate_prior(
     average = average_prior(sets)
     em_noise = _em_deviation_among_rows(sets, em, odds)
     every = np.arange(len(sets.counts))
-    single = Clusters(sets.sizes, np.ones_like(every), every, sets.counts)  # each row by itself
+    # Each row by itself, unless rows share sets in groups.
+    single = Clusters(sets.sizes, np.ones_like(every), every, sets.counts, sets.of_row)
     average_noise = _average_deviation(sets, decision.clusters or single)
     rule: str = how
     if how == "auto":

@@ -22,13 +22,14 @@ PERMUTATIONS = 10
 
 class Clusters(NamedTuple):
     """Kinds of groups of rows with one set each: how many labels and rows a group has, the number
-    of its set, how many such groups.
+    of its set, how many such groups, and the number of each row's group.
     """
 
     sizes: Numbers
     rows: Numbers
     of_set: Numbers
     times: Array
+    of_row: Numbers
 
     @property
     def completeness(self) -> float:
@@ -45,7 +46,8 @@ def runs_of_equal_sets(sets: DistinctSets, order: Numbers | None = None) -> Clus
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
     of_set = rows[starts]
     lengths = np.diff(np.append(starts, len(rows)))
-    return Clusters(sets.sizes[of_set], lengths, of_set, np.ones(len(of_set)))
+    of_row = np.repeat(np.arange(len(starts)), lengths)
+    return Clusters(sets.sizes[of_set], lengths, of_set, np.ones(len(of_set)), of_row)
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
@@ -54,8 +56,10 @@ def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
 
     Groups of one row say nothing, so they do not count.
     """
-    (group, of_set), rows = np.unique(np.stack([groups, sets.of_row]), axis=1, return_counts=True)
-    clusters = Clusters(sets.sizes[of_set], rows, of_set, np.ones(len(rows)))
+    (group, of_set), of_row, rows = np.unique(
+        np.stack([groups, sets.of_row]), axis=1, return_inverse=True, return_counts=True
+    )
+    clusters = Clusters(sets.sizes[of_set], rows, of_set, np.ones(len(rows)), of_row.reshape(-1))
     first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
     most, total = np.maximum.reduceat(rows, first), np.add.reduceat(rows, first)
     several = total > 1
