@@ -172,12 +172,15 @@ def test_every_method_can_be_replayed(name):
 
 @pytest.mark.parametrize(
     ("method", "extras"),
-    [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))],
+    [
+        *(("solar", ()), ("pico", ()), ("htc", ()), ("deacon", ())),
+        *(("corr", ("bcl",)), ("corr", ("paco",))),
+    ],
 )
 def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
     """Passes beyond the first go through the same low weights; the losses are those of exact
     steps, as far as that precision goes."""
-    rebalancer = "none" if method in ("solar", "htc") else "records"
+    rebalancer = "none" if METHODS[method].why_no_rebalancer else "records"
     experiment = Experiment(
         "noise",
         imbalance=10,
@@ -314,6 +317,7 @@ WITHIN = {"atol": 1e-4, "rtol": 1e-3}
         ("pico", "records", ()),
         ("solar", "none", ()),
         ("htc", "none", ()),
+        ("deacon", "none", ()),
         ("proden", "none", ("bcl", "paco")),
     ],
 )

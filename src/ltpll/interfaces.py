@@ -95,7 +95,7 @@ class Batch(NamedTuple):
 
 
 class Forward(Protocol):
-    """Passes views through the training network, or another one without gradients."""
+    """Passes views through the training network, or through another one."""
 
     def __call__(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs: ...
 
@@ -251,6 +251,14 @@ class Method(Configurable, nn.Module, ABC):
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """
+
+    def network_around(self, model: nn.Module) -> nn.Module:
+        """Return the network that is trained, by default the model itself.
+
+        A larger one contains the model, has a linear layer `head` for its own features, and returns
+        logits and features like any model. All other hooks and parts get it instead of the model.
+        """
+        return model
 
     def attach(self, model: nn.Module) -> None:
         """Create whatever depends on the model (whose last layer is `model.head`).
