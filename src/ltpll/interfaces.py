@@ -130,6 +130,16 @@ class Step:
         adjusted = self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
         return adjusted.weighted(self.batch.log_weights)
 
+    def likeliest_candidates(self) -> Tensor:
+        """The candidate of each row with the largest target, (batch,).
+
+        Of equal targets, which all rows have before the first refinement, it is the one with the
+        largest adjusted logit.
+        """
+        targets = self.batch.targets.masked_fill(~self.batch.candidates, -1)
+        largest = targets == targets.max(1, keepdim=True).values
+        return self.adjusted().logits[0].masked_fill(~largest, -torch.inf).argmax(1)
+
 
 class Training(Protocol):
     """What parts can access before the first step and between two epochs."""
