@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from ltpll.candidates import Candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.methods import ALIM, CORR, DIRK, POP, PRODEN, PaPi
+from ltpll.methods import ALIM, CORR, DEACON, DIRK, HTC, POP, PRODEN, PaPi
 from ltpll.runs.environment import environment
 from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll_research.set_origins import remove_labels
@@ -35,14 +35,17 @@ N_CLASSES = 10
 LARGEST = {1: 30, 20: 100}  # examples of the most frequent class, by imbalance
 MISSING = 0.2  # the share of sets that lack the true label
 RATE = 0.4  # of wrong labels that join, before probabilities are capped at 1
-# Schedules that count epochs are shortened with the training (published: 500, 500 and 1,000).
-METHODS = {
+# Schedules that count epochs are shortened with the training (published: 500 to 1,000 epochs).
+METHODS: dict[str, Any] = {
     "proden": PRODEN(),
     "corr": CORR(),
     "pop": POP(first_epoch=5),
     "papi": PaPi(ramp_epochs=2),
     "dirk": DIRK(),
+    "dirk-ref": DIRK(contrast=1.0),
     "alim": ALIM(estimate_from=8),
+    "htc": HTC(ramp_epochs=6),
+    "deacon": DEACON(ramp_epochs=6, contrast_from=(9, 12)),
 }
 LACKING: dict[str, tuple[Any, dict[str, float]]] = {
     "proden": (PRODEN(), {}),
@@ -81,6 +84,7 @@ def settings(seeds: list[int]) -> list[Setting]:
         for imbalance in LARGEST
         for method in methods
         for rebalancer in REBALANCERS[sets]
+        if rebalancer == "none" or method not in METHODS or not METHODS[method].why_no_rebalancer
     ]
 
 
@@ -112,7 +116,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     x, y = split.x_pool[chosen].reshape(len(chosen), -1), split.y_pool[chosen]
     sets = candidate_sets(setting, x, y)
     known: dict[str, float] = {}
-    method: Any = METHODS.get(setting.method)
+    method = METHODS.get(setting.method)
     if setting.sets == "lacking":
         method, known = LACKING[setting.method]
     how: dict[str, Any] = {"epochs": EPOCHS, "goal": "balanced", "device": "cpu", "threads": 1}

@@ -32,6 +32,7 @@ SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("pico", "none", ()),
     ("solar", "none", ()),
     ("htc", "none", ()),
+    ("deacon", "none", ()),
 ]
 
 

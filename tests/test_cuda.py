@@ -63,7 +63,7 @@ def train(
     context = {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
-        METHODS[method](),
+        METHODS[method]() if isinstance(method, str) else method.fresh(),
         REBALANCERS.create(rebalancer, context),
         extras,
         views=views or Views(weak=(Jitter(0.0),)),
@@ -158,10 +158,13 @@ def test_every_extra_can_be_replayed(extra):
     )
 
 
-@pytest.mark.parametrize("name", list(METHODS))
-def test_every_method_can_be_replayed(name):
+@pytest.mark.parametrize(
+    "method",
+    [*METHODS, pytest.param(METHODS["deacon"](contrast_from=(1, 3)), id="deacon with contrasts")],
+)
+def test_every_method_can_be_replayed(method):
     eager, replayed = (
-        train(name, "none", "cuda", engine=engine, epochs=6, **EXACTLY)
+        train(method, "none", "cuda", engine=engine, epochs=6, **EXACTLY)
         for engine in ("eager", "captured")
     )
     assert [r["loss"] for r in replayed.history] == pytest.approx(
@@ -172,12 +175,15 @@ def test_every_method_can_be_replayed(name):
 
 @pytest.mark.parametrize(
     ("method", "extras"),
-    [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))],
+    [
+        *(("solar", ()), ("pico", ()), ("htc", ()), ("deacon", ())),
+        *(("corr", ("bcl",)), ("corr", ("paco",))),
+    ],
 )
 def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
     """Passes beyond the first go through the same low weights; the losses are those of exact
     steps, as far as that precision goes."""
-    rebalancer = "none" if method in ("solar", "htc") else "records"
+    rebalancer = "none" if METHODS[method].why_no_rebalancer else "records"
     experiment = Experiment(
         "noise",
         imbalance=10,
@@ -314,6 +320,7 @@ WITHIN = {"atol": 1e-4, "rtol": 1e-3}
         ("pico", "records", ()),
         ("solar", "none", ()),
         ("htc", "none", ()),
+        ("deacon", "none", ()),
         ("proden", "none", ("bcl", "paco")),
     ],
 )

@@ -61,6 +61,10 @@ OPTIONS = {
         **{"strong_views": 1, "threshold": 0.01, "growth": 0.1, "window": 2, "first_epoch": 3},
     },
     "htc": {"tau": 1.0, "move": 0.5, "strength": 0.7, "quota": (0.1, 0.5), "ramp_epochs": 3},
+    "deacon": {
+        **{"tau": 1.0, "move": 0.5, "strength": 0.7, "quota": (0.1, 0.5), "ramp_epochs": 3},
+        **{"consistency": 1.0, "contrast_from": (2, 3), "width": 16},
+    },
     "solar": {
         **{
             "la": True,
@@ -118,6 +122,9 @@ MEMORY = [
 # What checkpoints and saved classifiers contain; these names cannot change without losing old
 # files.
 ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
+WHAT = ("weight", "bias")
+HTC = ["share", "strength", "fusing", "relies", "prior"]
+HTC += [f"{layer}.{what}" for layer in ("tail", "weighing") for what in WHAT]
 STATE = {
     "corr": ["ramp"],
     "pico": [*MEMORY, "phi", "by_label", "prototypes"],
@@ -125,16 +132,16 @@ STATE = {
     "dirk": [*MEMORY, "by_label", *(f"described.{what}" for what in QUEUE)],
     "papi": [*PROJECTOR, "phi", "moving", "ramp", "prototypes"],
     "pop": ["current_threshold"],
-    "htc": [
-        "share",
-        "strength",
-        "fusing",
-        "relies",
-        "prior",
-        "tail.weight",
-        "tail.bias",
-        "weighing.weight",
-        "weighing.bias",
+    "htc": HTC,
+    "deacon": [
+        *(*HTC, "means", "counts"),
+        *(f"projectors.{k}.{layer}.{what}" for k in (0, 1) for layer in (0, 2) for what in WHAT),
+        *(
+            f"{name}.{k}.{what}"
+            for name in ("similar", "predicting")
+            for k in (0, 1)
+            for what in WHAT
+        ),
     ],
     "solar": [
         "rate",

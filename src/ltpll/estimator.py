@@ -698,7 +698,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
     def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options)
-        extras = _predicting(parts.extras)
+        model, extras = parts.method.network_around(model), _predicting(parts.extras)
         attached: list[Method | Rebalancer | Extra] = [parts.method, parts.rebalancer, *extras]
         for part in attached:
             part.attach(model)

@@ -95,7 +95,7 @@ class Batch(NamedTuple):
 
 
 class Forward(Protocol):
-    """Passes views through the training network, or another one without gradients."""
+    """Passes views through the training network, or through another one."""
 
     def __call__(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs: ...
 
@@ -129,6 +129,16 @@ class Step:
         """
         adjusted = self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
         return adjusted.weighted(self.batch.log_weights)
+
+    def likeliest_candidates(self) -> Tensor:
+        """The candidate of each row with the largest target, (batch,).
+
+        Of equal targets, which all rows have before the first refinement, it is the one with the
+        largest adjusted logit.
+        """
+        targets = self.batch.targets.masked_fill(~self.batch.candidates, -1)
+        largest = targets == targets.max(1, keepdim=True).values
+        return self.adjusted().logits[0].masked_fill(~largest, -torch.inf).argmax(1)
 
 
 class Training(Protocol):
@@ -251,6 +261,14 @@ class Method(Configurable, nn.Module, ABC):
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """
+
+    def network_around(self, model: nn.Module) -> nn.Module:
+        """Return the network that is trained, by default the model itself.
+
+        A larger one contains the model, has a linear layer `head` for its own features, and returns
+        logits and features like any model. All other hooks and parts get it instead of the model.
+        """
+        return model
 
     def attach(self, model: nn.Module) -> None:
         """Create whatever depends on the model (whose last layer is `model.head`).

@@ -146,9 +146,7 @@ def check_renaming(parts: Parts) -> None:
     """Renaming the classes renames the targets."""
     x, candidates = training_data()
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
-    # Extras may ask for the largest target, and before a refinement all are equal.
-    options = {"warmup_epochs": 0} if parts.extras else {}
-    plain, renamed = (small_trainer(parts, **options) for _ in range(2))
+    plain, renamed = small_trainer(parts), small_trainer(parts)
     modules = renamed.state.modules.values()
     states = [module.state_dict() for module in modules] + [renamed.state.initial]
     for tensor in (tensor for state in states for tensor in state.values()):

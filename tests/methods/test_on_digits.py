@@ -13,7 +13,10 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from ltpll_research.studies.digit_views import Cutout, Shift
 
-SHORT = {"solar": {"ramp_epochs": 2}, "htc": {"ramp_epochs": 2}}
+SHORT = {
+    **{"solar": {"ramp_epochs": 2}, "htc": {"ramp_epochs": 2}},
+    "deacon": {"ramp_epochs": 2, "contrast_from": (2, 4)},
+}
 N_CLASSES = 5  # the digits 0 to 4, 80 images of 0 and 16 of 4
 
 

@@ -47,8 +47,10 @@ def problem(images=False, n=45):
     return x, Candidates.of(sets), y
 
 
-def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, **more):
-    """In double precision, with random views."""
+def trainer(
+    method, rebalancer, world, images=False, extras=(), poisoned=False, chosen=None, **more
+):
+    """In double precision, with random views; `chosen` are options of the method."""
     model = build_model("mlp", 0, n_inputs=192 if images else 5, n_classes=3, hidden=(7,))
     model.double()
     context = {
@@ -74,7 +76,7 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     }
     return PartialLabelTrainer(
         model,
-        Purifying() if method == Purifying.name else METHODS.create(method),
+        Purifying() if method == Purifying.name else METHODS[method](**(chosen or {})),
         REBALANCERS.create(rebalancer, context),
         [EXTRAS.create(name) for name in extras],
         views=views,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.interfaces import Batch, Method, Outputs, Rebalancer, Step
+from ltpll.interfaces import Batch, Method, Outputs, Rebalancer, Step, linear_head
 from ltpll.methods import METHODS
 from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
@@ -41,8 +41,8 @@ def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 
     targets = weights / weights.sum(1, keepdim=True)
     views = method.n_forward_views
     logits = tuple(scale * torch.randn(batch, N_CLASSES, generator=g) for _ in range(views))
-    features = tuple(torch.randn(batch, N_FEATURES, generator=g) for _ in range(views))
-    head = nn.Linear(N_FEATURES, N_CLASSES)
+    head = linear_head(method.network_around(small_model()))
+    features = tuple(torch.randn(batch, head.in_features, generator=g) for _ in range(views))
     with torch.no_grad():
         head.weight.copy_(torch.randn(N_CLASSES, N_FEATURES, generator=g))
         head.bias.copy_(torch.randn(N_CLASSES, generator=g))
@@ -81,11 +81,16 @@ def between_epochs(p: Problem, method: Method) -> BetweenEpochs:
     return BetweenEpochs(candidates, targets)
 
 
+def small_model() -> Classifier:
+    return Classifier(nn.Identity(), nn.Linear(N_FEATURES, N_CLASSES))
+
+
 def attached(part: Part, seed: int = 0) -> Part:
     """The part with whatever it makes for a model of the problems' size."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        part.attach(Classifier(nn.Identity(), nn.Linear(N_FEATURES, N_CLASSES)))
+        model = small_model()
+        part.attach(part.network_around(model) if isinstance(part, Method) else model)
         if hasattr(part, "prototypes"):
             part.prototypes.normal_()  # as if they had moved: all are zero before, and equally near
     return part

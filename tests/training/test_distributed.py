@@ -48,6 +48,10 @@ CASES = {
         *({"method": "corr", "rebalancer": "records", "extras": [name]} for name in sorted(EXTRAS)),
         {"method": "corr", "rebalancer": "oracle-la", "extras": sorted(EXTRAS)},
         {"method": "htc", "rebalancer": "none", "extras": ["mixup", "sfn"], "epochs": 4},
+        {
+            **{"method": "deacon", "rebalancer": "none", "epochs": 3},
+            "chosen": {"contrast_from": (1, 2), "ramp_epochs": 2, "width": 16},
+        },
         {"method": "cavl", "rebalancer": "oracle-la"},
     ],
 }

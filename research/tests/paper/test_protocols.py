@@ -54,6 +54,7 @@ def experiment(label, column=CIFAR10):
         ),
         ("htc, HTC's protocol", CIFAR10, 800, 0, "flip-crop", (701,)),
         ("htc", CIFAR100, 800, 0, "paper", ()),
+        ("deacon, DEACON's protocol, 850 epochs", CIFAR10, 850, 0, "flip-crop", (701,)),
         ("pico", CIFAR10, 800, 0, "paper", ()),
         ("corr + records", CIFAR10, 800, 0, "paper", ()),
     ],
@@ -74,6 +75,7 @@ def test_every_system_is_trained_as_it_was_published(
     [
         ("solar, SoLar's protocol, prior estimation, then 1000 epochs", (700, 800, 900)),
         ("htc, HTC's protocol", (700, 800)),
+        ("deacon, DEACON's protocol, 850 epochs", (700, 850)),
     ],
 )
 def test_learning_rates_fall_where_the_authors_code_lowers_them(label, ends):
@@ -89,6 +91,7 @@ def test_the_published_numbers_are_those_of_each_protocol():
     numbers = {line.label: line.cells[0].published for line in ITEMS["systems"].lines}
     assert numbers["solar, SoLar's protocol, prior estimation, then 1000 epochs"] == 74.16
     assert numbers["solar + la, SoLar's protocol, prior estimation, then 1000 epochs"] == 80.88
+    assert numbers["deacon, DEACON's protocol, 850 epochs"] == 85.78
     table = published()["mixup"]
     (printed,) = [row["values"] for row in table["rows"] if row["method"] == "solar"]
     (solar,) = lines("solar, prior estimation, then 800 epochs")
@@ -134,8 +137,13 @@ def test_the_summary_of_a_protocol_has_the_numbers_and_views_of_its_settings(pro
         needed |= {made.epochs - estimation, *made.milestones} | (
             {estimation} if estimation else set()
         )
+        usual = Experiment("cifar10")
+        of_run, of_paper = ({one.lr, one.batch_size} for one in (made, usual))
+        needed |= of_run - of_paper
+        if system == "alim":
+            needed.add(METHODS[system](**made.options[system]).estimate_from)
         assert ("flip and crop" in protocol.summary) == (made.views == "flip-crop")
-    words = protocol.summary.replace("CIFAR-100", "").replace(",0", "0")
+    words = re.sub(r"[A-Za-z]+-\d+", "", protocol.summary).replace(",0", "0")
     found = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
     assert needed <= found <= needed | possible
 
@@ -204,7 +212,7 @@ def test_rows_that_are_all_trained_equally_long_do_not_state_a_length():
 def test_a_change_of_the_schedule_replaces_that_of_every_protocol():
     made = experiments(ITEMS["systems"], 1, {"schedule": "cosine"}, {})
     assert {run.milestones for run in made} == {()}
-    assert {run.epochs for run in made} == {800, 820, 900, 1020, 1100}
+    assert {run.epochs for run in made} == {800, 820, 850, 900, 1020, 1100}
 
 
 def test_runs_of_two_protocols_are_not_mixed_up():
@@ -236,6 +244,7 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
     assert listed == [
         "CIFAR-10-LT ρ=100 q=0.5, solar, views flip-crop, epochs 1100, schedule step, seed 0",
         "CIFAR-10-LT ρ=100 q=0.5, htc, views flip-crop, schedule step, seed 0",
+        "CIFAR-10-LT ρ=100 q=0.5, deacon, views flip-crop, epochs 850, schedule step, seed 0",
     ]
 
 

@@ -11,11 +11,12 @@ def lowest_losses_per_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> T
 
     The earlier one wins a tie.
     """
-    order = torch.arange(len(losses), device=losses.device)
-    same = labels[:, None] == labels[None, :]
-    earlier = (losses[None, :] == losses[:, None]) & (order[None, :] < order[:, None])
-    before = (same & ((losses[None, :] < losses[:, None]) | earlier)).sum(1)
-    return before < quotas[labels]
+    by_loss = losses.argsort(stable=True)
+    order = by_loss[labels[by_loss].argsort(stable=True)]  # by class, then by loss
+    ordered = labels[order]
+    places = torch.arange(len(losses), device=losses.device)
+    before = places - torch.searchsorted(ordered, ordered)  # examples of the same class
+    return torch.empty_like(places).scatter_(0, order, before) < quotas[labels]
 
 
 def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:

@@ -40,14 +40,14 @@ def balanced_contrast(
 class BCL(Extra):
     """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss with a learned centre per class.
 
-    The label of an example is the candidate with the largest target, so the term starts once
-    targets have been refined. With the rebalancer `oracle-la` it stands for Oracle-BCL of the
+    The label of an example is the candidate with the largest target, and before its targets are
+    first refined the one with the largest logit. With the rebalancer `oracle-la` it stands for Oracle-BCL of the
     RECORDS paper, whose code is not published. Differs from the code of BCL's authors: there, the
     centres are projections of the classifier's weights by a second projector, both projectors have
     batch norm, and the supervised loss is a logit-adjusted cross-entropy.
 
     Formula:
-        y      = argmax_{j∈S} w_j
+        y      = argmax_{j∈S} w_j;  argmax_{j∈S} ẑ_j while all w_j in S are equal
         v      = the projections of f of both views, c = free parameters, all of unit length
         U_k(i) = c_k and every v with y = k but v_i
         term   = weight · mean over i of
@@ -93,7 +93,7 @@ class BCL(Extra):
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
-        labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
+        labels = step.likeliest_candidates()
         vectors = self.projector(torch.cat(step.outputs.features[:2]))
         centres = normalize(self.centres, dim=1)
         both = torch.cat([labels, labels])

@@ -17,13 +17,13 @@ class PaCO(Extra):
     """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes and with examples.
 
     The positives of an example are its class, with weight 1, and the examples of its class, with
-    weight `alpha` each. Its class is the candidate with the largest target, so the term starts once
-    targets have been refined. The prior is the rebalancer's, if it is used to refine targets: with
+    weight `alpha` each. Its class is the candidate with the largest target, and before its targets
+    are first refined the one with the largest logit. The prior is the rebalancer's, if it is used to refine targets: with
     `oracle-la` it stands for Oracle-PaCO of the RECORDS paper, whose code is not published. The
     second view and the queue come from a momentum encoder.
 
     Formula:
-        y    = argmax_{j∈S} w_j
+        y    = argmax_{j∈S} w_j;  argmax_{j∈S} ẑ_j while all w_j in S are equal
         q    = projection of f_weak
         k    = projection of f of the second view by the momentum encoder
         s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the
@@ -81,7 +81,7 @@ class PaCO(Extra):
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:
-        labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
+        labels = step.likeliest_candidates()
         query, key = (
             self.memory.projector(step.outputs.features[0]),
             self.memory.project_second_view(step),

@@ -19,7 +19,7 @@ from ltpll.blocks.selection import (
     mixup_weights,
 )
 from ltpll.errors import InputError
-from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.interfaces import Method, Outputs, Step, Training, ViewKind, linear_head
 from ltpll.targets import restricted_softmax
 from ltpll.validation import in_range
 
@@ -90,10 +90,10 @@ class HTC(Method):
     """
 
     name = "htc"
-    views = ("weak", "strong")
+    views: tuple[ViewKind, ...] = ("weak", "strong")
     warmup_epochs = 0
     separate_views = True
-    phase = (False,)  # whether reliable examples are learned
+    phase: tuple[bool, ...] = (False,)  # whether reliable examples are learned
     variants = ("head", "tail")
     why_no_rebalancer = "it has a head for rare classes, with its own estimate of the prior."
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength"}
@@ -112,12 +112,13 @@ class HTC(Method):
         ramp_epochs: int = 50,
     ) -> None:
         super().__init__()
+        of = f"{type(self).__name__}'s"
         if len(quota) != 2:
-            raise InputError("HTC's quota needs two numbers, for the first and the last epoch.")
+            raise InputError(f"{of} quota needs two numbers, for the first and the last epoch.")
         for value in (*quota, strength, move):
-            in_range(value, "HTC's strength, move or quota", 0, 1)
-        in_range(ramp_epochs, "HTC's ramp_epochs", 1)
-        in_range(tau, "HTC's tau", 0)
+            in_range(value, f"{of} strength, move or quota", 0, 1)
+        in_range(ramp_epochs, f"{of} ramp_epochs", 1)
+        in_range(tau, f"{of} tau", 0)
         self.tau, self.move, self.final_strength = tau, move, strength
         self.quota, self.ramp_epochs = quota, ramp_epochs
         for name in ("share", "strength", "fusing"):
@@ -163,40 +164,55 @@ class HTC(Method):
         return (1 - self.move) * targets + self.move * refined
 
     def step_loss(self, step: Step) -> Tensor:
-        weak, strong = step.outputs.logits
-        tail_weak, tail_strong = (self.tail(features) for features in step.outputs.features)
+        weak, strong = step.outputs.logits[:2]
+        tail_weak, tail_strong = (self.tail(features) for features in step.outputs.features[:2])
         fused = self._fused(weak.detach(), tail_weak.detach())
         loss = self.fusing * cross_entropy(fused, step.batch.targets)
         for logits in (weak, tail_weak):
             loss = loss + cross_entropy(logits, step.batch.targets)
-        (relies,) = self.phase
-        if not relies:
+        if not self.phase[0]:
             return loss
-        balanced = torch.softmax(weak.detach() - self.tau * self.log_prior(), dim=1)
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
-        tail = Branch(tail_weak, tail_strong, balanced, uniform)
-        parts = [self._blend_reliable(branch, step) for branch in (head, tail)]
-        of_blends = step.forward([blended for _, blended, _ in parts])
-        mixed = (of_blends.logits[0], self.tail(of_blends.features[1]))
-        for branch, (chosen, _, labels), logits in zip((head, tail), parts, mixed, strict=True):
+        tail = Branch(tail_weak, tail_strong, self._tail_labels(weak.detach()), uniform)
+        reliable = self._reliable(head), self._reliable_for_tail(tail, step)
+        parts = [
+            self._blend(branch, chosen, step)
+            for branch, chosen in zip((head, tail), reliable, strict=True)
+        ]
+        mixed = self._logits_of_blends(step, *(blended for blended, _ in parts))
+        for branch, chosen, (_, labels), logits in zip(
+            (head, tail), reliable, parts, mixed, strict=True
+        ):
             losses = cross_entropy(logits, labels, reduction="none")
             losses = losses + cross_entropy(branch.strong, branch.labels, reduction="none")
             loss = loss + self.strength * masked_mean(losses, chosen)
         return loss
 
+    def _tail_labels(self, logits: Tensor) -> Tensor:
+        return torch.softmax(logits - self.tau * self.log_prior(), dim=1)
+
     @torch.no_grad()
-    def _blend_reliable(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-        """Which examples are reliable for a head, their blends with each other, and the labels of
-        the blends.
-        """
+    def _reliable(self, branch: Branch) -> Tensor:
+        """Which examples are reliable for a head."""
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
-        chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
+        return lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
+
+    def _reliable_for_tail(self, branch: Branch, step: Step) -> Tensor:
+        return self._reliable(branch)
+
+    @torch.no_grad()
+    def _blend(self, branch: Branch, chosen: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """The blends of the chosen examples with each other, and their labels."""
         share = mixup_weights(MIXUP_ALPHA, step.generator)
         partner = mixup_partners(chosen, step.generator)
         views = fill_with_chosen(blend(step.batch.views[0], partner, share), chosen)
-        return chosen, views, blend(branch.labels, partner, share)
+        return views, blend(branch.labels, partner, share)
+
+    def _logits_of_blends(self, step: Step, head: Tensor, tail: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = step.forward((head, tail))
+        return outputs.logits[0], self.tail(outputs.features[1])
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
         """The weighted sum of both heads' probabilities, the head's with the prior removed."""

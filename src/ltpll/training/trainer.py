@@ -167,7 +167,7 @@ class PartialLabelTrainer:
         self.views = views or Views()
 
         # The parts. The first process's weights go to all processes before parts copy them.
-        self.model = model.to(self.device)
+        self.model = method.network_around(model.to(self.device))
         self.world.broadcast_weights(self.model)
         random = random_state_of(self.seed, self.device)
         self.method, self.rebalancer = method, rebalancer or NoRebalancing()
@@ -358,8 +358,7 @@ class PartialLabelTrainer:
         return list(map(self.world.gather_outputs, outputs, sizes))
 
     def _forward_one(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
-        with torch.set_grad_enabled(network is None and torch.is_grad_enabled()):
-            return self._forward([views], network)[0]
+        return self._forward([views], network)[0]
 
     @property
     def _refines(self) -> bool:

@@ -53,7 +53,7 @@ class Protocol:
 SOLAR_ON_CIFAR100 = {
     "options": {"solar": {"estimation_epochs": 20, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}}
 }
-# Milestones of SoLar and HTC are one more than in their code, where the learning rate falls only
+# Milestones of SoLar, HTC and DEACON are one more than in their code, where the learning rate falls only
 # after the epoch whose number, counted from 0, is the milestone.
 STEPS = {"views": "flip-crop", "schedule": "step"}
 
@@ -85,6 +85,49 @@ PROTOCOLS: Mapping[str, Protocol] = {
             "800 epochs, learning rate 0.01 for 701 of them, then 0.001; flip and crop",
             owner="HTC's protocol",
             settings={"milestones": [701], **STEPS},
+        ),
+        Protocol(
+            "deacon",
+            "850 epochs, learning rate 0.01 for 701 of them, then 0.001; flip and crop",
+            owner="DEACON's protocol",
+            length="850 epochs",
+            settings={"epochs": 850, "milestones": [701], **STEPS},
+        ),
+        Protocol(
+            "pop",
+            "500 epochs, learning rate 0.05, times 0.1 after 100 and 150; flip and crop; a ResNet-18 "
+            "instead of a wide ResNet",
+            owner="POP's protocol",
+            length="500 epochs",
+            settings={"epochs": 500, "lr": 0.05, "milestones": [100, 150], **STEPS},
+        ),
+        Protocol(
+            "papi",
+            "500 epochs, learning rate 0.05 (0.1 on CIFAR-100) along a cosine; flip and crop",
+            owner="PaPi's protocol",
+            length="500 epochs",
+            settings={"epochs": 500, "lr": 0.05, "views": "flip-crop"},
+            by_data={"cifar100": {"lr": 0.1}},
+        ),
+        Protocol(
+            "dirk",
+            "DIRK-REF: 500 epochs in batches of 64, learning rate 0.01 along a cosine, the RECORDS "
+            "paper's views; a ResNet-18 instead of a ResNet-34",
+            owner="DIRK's protocol",
+            length="500 epochs",
+            settings={"epochs": 500, "batch_size": 64, "options": {"dirk": {"contrast": 1.0}}},
+        ),
+        Protocol(
+            "alim",
+            "1,000 epochs in batches of 128, learning rate 0.01 along a cosine, the RECORDS paper's "
+            "views; λ from epoch 80 on (140 on CIFAR-10), the form scale on CIFAR-100",
+            owner="ALIM's protocol",
+            length="1000 epochs",
+            settings={"epochs": 1000, "batch_size": 128},
+            by_data={
+                "cifar10": {"options": {"alim": {"estimate_from": 140}}},
+                "cifar100": {"options": {"alim": {"form": "scale"}}},
+            },
         ),
     )
 }
