@@ -59,6 +59,21 @@ class Within:
         return f"{kind} {' and '.join(given)}"
 
 
+@dataclass(frozen=True)
+class _OfLength:
+    """So many values."""
+
+    n: int
+
+    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(value) != self.n:
+            raise ValueError
+        return value
+
+    def words(self, kind: str) -> str:
+        return f"{self.n} values, each {kind.removesuffix(', or a list of such')}"
+
+
 class _Path:
     """Makes the name of a file absolute, so that a record names it wherever it is read."""
 
@@ -90,6 +105,12 @@ Plain = Annotated[Any, _Plain()]
 Count = Annotated[int, Within(1)]
 Seed = Annotated[int, Within(0, 2**32 - 1)]  # that numpy and scikit-learn accept
 Share = Annotated[float, Within(0, 1, open_above=True)]
+Whole = Annotated[int, Within(0)]
+NotNegative = Annotated[float, Within(0)]
+Positive = Annotated[float, Within(0, open_below=True)]
+Fraction = Annotated[float, Within(0, 1)]
+Fractions = Annotated[tuple[Fraction, Fraction], _OfLength(2)]
+Wholes = Annotated[tuple[Whole, Whole], _OfLength(2)]
 
 
 def accepted(kind: Any, value: Any) -> Any:
@@ -183,6 +204,20 @@ class Setting:
             with suppress(ValueError, OverflowError):
                 return accepted(self.kind, value)
         return self.check(values[-1], said)
+
+
+@cache
+def checked_arguments(function: Any) -> Mapping[str, Setting]:
+    """The arguments whose types state which values are allowed, such as `Positive`."""
+    try:
+        kinds = get_type_hints(function, include_extras=True)
+    except NameError:  # of types that are imported for type checkers only
+        return {}
+    return {
+        name: Setting(name, kind, None, "")
+        for name, kind in kinds.items()
+        if {get_origin(one) for one in (kind, *get_args(kind))} & {Annotated, Literal}
+    }
 
 
 def settings_of(cls: Any) -> Mapping[str, Setting]:
