@@ -211,13 +211,21 @@ def checked_arguments(function: Any) -> Mapping[str, Setting]:
     """The arguments whose types state which values are allowed, such as `Positive`."""
     try:
         kinds = get_type_hints(function, include_extras=True)
-    except NameError:  # of types that are imported for type checkers only
+    except (NameError, AttributeError):  # of types that are imported for type checkers only
         return {}
     return {
-        name: Setting(name, kind, None, "")
-        for name, kind in kinds.items()
-        if {get_origin(one) for one in (kind, *get_args(kind))} & {Annotated, Literal}
+        name: Setting(name, kind, None, "") for name, kind in kinds.items() if _is_checkable(kind)
     }
+
+
+def _is_checkable(kind: Any) -> bool:
+    """Whether a type states values, and nothing that `accepted` does not know."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        others = set(arguments) - {int, float, str, bool, type(None)}
+        return bool(others) and all(map(_is_checkable, others))
+    ours = origin is Annotated and isinstance(arguments[1], Within | _OfLength)
+    return ours or (origin is Literal and all(isinstance(one, str) for one in arguments))
 
 
 def settings_of(cls: Any) -> Mapping[str, Setting]:
