@@ -723,7 +723,7 @@ def saved(tmp_path_factory):
             lambda tensors, values: values["params"].update(
                 method={"name": "corr", "params": {"form": "x"}}
             ),
-            "CORR has no form 'x'",
+            "CORR's form is 'x'",
         ),
         (
             lambda tensors, values: values["params"].update(

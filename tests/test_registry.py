@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 
-from ltpll.errors import UnknownNameError
-from ltpll.registry import Registry
+from ltpll.errors import InputError, UnknownNameError
+from ltpll.registry import Configurable, Registry
+from ltpll.settings import Count, Fractions, Positive
 from support.refusals import refusal
 
 
@@ -230,3 +234,55 @@ def test_creating_an_unknown_name_lists_the_alternatives(shapes):
     assert "Available: circle, point, square." in refusal(
         lambda: shapes.create("cube", side=1), UnknownNameError
     )
+
+
+class Tower(Configurable):
+    """As in a plug-in: some types say what is allowed, others say nothing that is known here."""
+
+    def __init__(
+        self,
+        height: Positive = 1.0,
+        floors: Count | None = None,
+        slopes: Fractions = (0.1, 0.2),
+        kind: Literal["round", "square"] = "round",
+        rooms: Literal["all"] | Sequence[str] = "all",
+        level: Literal[1, 2] = 1,
+        colour: Annotated[str, "any"] = "red",
+    ) -> None:
+        self.height, self.floors, self.slopes, self.kind = height, floors, slopes, kind
+        self.rooms, self.level, self.colour = rooms, level, colour
+
+
+class Leaning(Tower):
+    def __init__(self, angle: Positive = 0.1) -> None:
+        super().__init__(floors=0 if angle > 1 else 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"height": 0}, "Tower's height is 0: it must be a number above 0."),
+        ({"floors": 1.5}, "Tower's floors is 1.5: it must be a whole number of at least 1."),
+        ({"slopes": (0.5,)}, "2 values, each a number between 0 and 1."),
+        ({"slopes": (0.5, 2)}, "2 values, each a number between 0 and 1."),
+        ({"kind": "tall"}, "Tower's kind is 'tall': it must be round or square."),
+    ],
+)
+def test_options_are_checked_by_their_types(options, message):
+    assert refusal(lambda: Tower(**options), InputError).endswith(message)
+    with pytest.raises(InputError):
+        Tower().set_params(**options)
+
+
+def test_numbers_of_numpy_and_none_are_taken_and_types_that_are_not_known_are_not_checked():
+    made = Tower(np.float32(2), np.int64(3), [0, 1], rooms=["attic"], level=2, colour="blue")
+    assert made.fresh().get_params() == made.get_params()
+    assert type(made.floors) is np.int64  # as it was given
+    assert Tower(floors=None).floors is None
+
+
+def test_a_subclass_is_checked_under_its_own_name_also_what_it_passes_on():
+    assert refusal(lambda: Leaning(-1), InputError).startswith("Leaning's angle is -1")
+    assert refusal(lambda: Leaning(2), InputError).startswith("Leaning's floors is 0")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hight'"):
+        Tower(hight=2)

@@ -26,7 +26,7 @@ from ltpll.parts import describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record
-from ltpll.settings import as_toml
+from ltpll.settings import as_toml, checked_arguments, expected
 from ltpll_research.records import results_under
 from ltpll_research.summary import Figure, Row, rows
 from render_docs import update
@@ -117,16 +117,18 @@ def one_line(text: str) -> str:
 
 def options_table(part: Documented) -> str:
     """Name, type, default and meaning of every option."""
-    parameters = named_parameters(part.cls)
+    parameters, checked = named_parameters(part.cls), checked_arguments(part.cls.__init__)
     if not parameters:
         return "None."
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for name, parameter in parameters.items():
         default = "required" if parameter.default is REQUIRED else f"`{parameter.default!r}`"
-        lines.append(
-            f"| `{name}` | {shown_type(str(parameter.annotation))} | {default} | "
-            f"{part.arguments[name]} |"
-        )
+        kind = str(parameter.annotation)
+        if name in checked and "Literal" not in kind:
+            shown = expected(checked[name].kind)
+        else:
+            shown = shown_type(kind)
+        lines.append(f"| `{name}` | {shown} | {default} | {part.arguments[name]} |")
     return "\n".join(lines)
 
 

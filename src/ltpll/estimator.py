@@ -699,8 +699,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options)
         model, extras = parts.method.network_around(model), _predicting(parts.extras)
-        attached: list[Method | Rebalancer | Extra] = [parts.method, parts.rebalancer, *extras]
-        for part in attached:
+        for part in (parts.method, parts.rebalancer, *extras):
             part.attach(model)
         return _named_modules(model, parts.method, parts.rebalancer, extras)
 

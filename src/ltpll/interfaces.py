@@ -158,7 +158,32 @@ class Training(Protocol):
         """Yield outputs for the training examples without augmentation, with their candidates."""
 
 
-class Method(Configurable, nn.Module, ABC):
+class Part(Configurable, nn.Module, ABC):
+    """What methods, rebalancers and extras have in common: a name, options, and hooks."""
+
+    name: ClassVar[str]
+
+    def attach(self, model: nn.Module) -> None:
+        """Create whatever depends on the model (whose last layer is `model.head`).
+
+        Called once before training.
+        """
+
+    def start_training(self, training: Training) -> None:
+        """Called before the first step, with the candidate sets and the initial targets.
+
+        A method makes its state per example here, as buffers on the device of
+        `training.targets.values` that `per_example` names.
+        """
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        """Called before the first step of every epoch; epochs count from 0."""
+
+    def end_epoch(self, training: Training) -> None:
+        """Called after the last step of every epoch."""
+
+
+class Method(Part):
     """A loss against targets and a rule that refines them, written as if classes were balanced.
 
     Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their
@@ -178,7 +203,6 @@ class Method(Configurable, nn.Module, ABC):
                     return restricted_softmax(outputs.logits[0], candidates)
     """
 
-    name: ClassVar[str]
     views: tuple[ViewKind, ...] = ("weak",)
     """The kinds of views to draw for each example."""
     targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
@@ -270,28 +294,12 @@ class Method(Configurable, nn.Module, ABC):
         """
         return model
 
-    def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`).
-
-        Called once before training.
-        """
-
     def restart(self, n_epochs: int) -> int:
         """The epoch before which the network, optimizer, schedule and targets are reset.
 
         0 for never.
         """
         return 0
-
-    def start_training(self, training: Training) -> None:
-        """Called before the first step, with the candidate sets and the initial targets.
-
-        State per example is made here, as buffers on the device of `training.targets.values` that
-        `per_example` names.
-        """
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        """Called before the first step of every epoch; epochs count from 0."""
 
     def step_loss(self, step: Step) -> Tensor:
         """The loss that a step minimises; override it if `loss` does not get enough information."""
@@ -310,9 +318,6 @@ class Method(Configurable, nn.Module, ABC):
         Override it if `disambiguate` does not get enough information. Called without gradients.
         """
         return self.disambiguate(step.adjusted(), step.batch.targets, step.batch.candidates)
-
-    def end_epoch(self, training: Training) -> None:
-        """Called after the last step of every epoch."""
 
     def remaining_classes(self, rows: Tensor) -> Tensor | None:
         """Which classes the method has not ruled out for some rows, (batch, classes), boolean.
@@ -334,10 +339,9 @@ class Method(Configurable, nn.Module, ABC):
         return None
 
 
-class Rebalancer(Configurable, nn.Module, ABC):
+class Rebalancer(Part):
     """An estimate of the class prior, and where its logarithm is subtracted from logits."""
 
-    name: ClassVar[str]
     places: ClassVar[frozenset[Place]] = frozenset({"targets", "prediction"})
     estimates_prior: ClassVar[bool] = False
     """Whether `log_prior` is estimated during training, so that comparing it with the true prior
@@ -348,15 +352,6 @@ class Rebalancer(Configurable, nn.Module, ABC):
 
     Empty if nothing was.
     """
-
-    def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`).
-
-        Called once before training.
-        """
-
-    def start_training(self, training: Training) -> None:
-        """Called before the first step, with the candidate sets and the initial targets."""
 
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:
         """Called in every training step with the detached outputs of the batch."""
@@ -387,20 +382,13 @@ class Rebalancer(Configurable, nn.Module, ABC):
         """
         return None
 
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        """Called before the first step of every epoch; epochs count from 0."""
 
-    def end_epoch(self, training: Training) -> None:
-        """Called after the last step of every epoch."""
-
-
-class Extra(Configurable, nn.Module, ABC):
+class Extra(Part):
     """A loss term that can be added to any method.
 
     Its parameters, queues and networks are separate from the classifier's.
     """
 
-    name: ClassVar[str]
     n_views: ClassVar[int] = 1
     """How many views per example it needs.
 
@@ -408,15 +396,6 @@ class Extra(Configurable, nn.Module, ABC):
     """
     n_forward_views: ClassVar[int] = 1
     """How many of these views, from the first, pass through the network."""
-
-    def attach(self, model: nn.Module) -> None:
-        """Create whatever depends on the model (whose last layer is `model.head`).
-
-        Called once before training.
-        """
-
-    def start_training(self, training: Training) -> None:
-        """Called before the first step, with the candidate sets and the initial targets."""
 
     def active(self, epoch: int) -> bool:
         """Whether the term is used in this epoch; the only decision that may depend on time."""
@@ -438,9 +417,6 @@ class Extra(Configurable, nn.Module, ABC):
         `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for
         it.
         """
-
-    def end_epoch(self, training: Training) -> None:
-        """Called after the last step of every epoch."""
 
     def balanced_logits(self, outputs: Outputs) -> Tensor | None:
         """Return logits for balanced predictions, (batch, classes), if this term has a head for

@@ -7,11 +7,13 @@ import inspect
 import pkgutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import wraps
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ltpll.errors import InputError, InputWarning, UnknownNameError, first_line, shown
+from ltpll.settings import checked_arguments
 
 T = TypeVar("T")
 
@@ -37,12 +39,29 @@ def _check_options(what: str, options: Iterable[str], known: Iterable[str]) -> N
         raise InputError(f"{what} has no option {shown(name)}; its options: {listed}.")
 
 
+def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, which first checks the options that it is given."""
+    signature = inspect.signature(constructor)
+
+    @wraps(constructor)
+    def checked(self: Any, *values: Any, **options: Any) -> None:
+        known = checked_arguments(constructor)
+        for name, value in signature.bind(self, *values, **options).arguments.items():
+            if name in known:
+                plain = value.item() if hasattr(value, "item") else value
+                known[name].check(plain, f"{type(self).__name__}'s {name}")
+        constructor(self, *values, **options)
+
+    return checked
+
+
 class Configurable:
     """An object whose options can be read and changed by name, as in scikit-learn.
 
     Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and
     `GridSearchCV` searches over their options. A constructor stores each argument unchanged in an
-    attribute of the same name.
+    attribute of the same name. Options whose types state which values are allowed are checked
+    (`ltpll.settings`).
 
     Examples:
         >>> records = RECORDS(momentum=0.99)
@@ -56,6 +75,11 @@ class Configurable:
     """The attribute that holds an option, where a buffer or module of a checkpoint already has the
     option's name.
     """
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options by name; `deep` has no effect, because options have no options themselves."""

@@ -59,6 +59,21 @@ class Within:
         return f"{kind} {' and '.join(given)}"
 
 
+@dataclass(frozen=True)
+class _OfLength:
+    """So many values."""
+
+    n: int
+
+    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(value) != self.n:
+            raise ValueError
+        return value
+
+    def words(self, kind: str) -> str:
+        return f"{self.n} values, each {kind.removesuffix(', or a list of such')}"
+
+
 class _Path:
     """Makes the name of a file absolute, so that a record names it wherever it is read."""
 
@@ -90,6 +105,12 @@ Plain = Annotated[Any, _Plain()]
 Count = Annotated[int, Within(1)]
 Seed = Annotated[int, Within(0, 2**32 - 1)]  # that numpy and scikit-learn accept
 Share = Annotated[float, Within(0, 1, open_above=True)]
+Whole = Annotated[int, Within(0)]
+NotNegative = Annotated[float, Within(0)]
+Positive = Annotated[float, Within(0, open_below=True)]
+Fraction = Annotated[float, Within(0, 1)]
+Fractions = Annotated[tuple[Fraction, Fraction], _OfLength(2)]
+Wholes = Annotated[tuple[Whole, Whole], _OfLength(2)]
 
 
 def accepted(kind: Any, value: Any) -> Any:
@@ -183,6 +204,28 @@ class Setting:
             with suppress(ValueError, OverflowError):
                 return accepted(self.kind, value)
         return self.check(values[-1], said)
+
+
+@cache
+def checked_arguments(function: Any) -> Mapping[str, Setting]:
+    """The arguments whose types state which values are allowed, such as `Positive`."""
+    try:
+        kinds = get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError):  # of types that are imported for type checkers only
+        return {}
+    return {
+        name: Setting(name, kind, None, "") for name, kind in kinds.items() if _is_checkable(kind)
+    }
+
+
+def _is_checkable(kind: Any) -> bool:
+    """Whether a type states values, and nothing that `accepted` does not know."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        others = set(arguments) - {int, float, str, bool, type(None)}
+        return bool(others) and all(map(_is_checkable, others))
+    ours = origin is Annotated and isinstance(arguments[1], Within | _OfLength)
+    return ours or (origin is Literal and all(isinstance(one, str) for one in arguments))
 
 
 def settings_of(cls: Any) -> Mapping[str, Setting]:

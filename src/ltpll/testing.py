@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ltpll.candidates import Candidates
-from ltpll.interfaces import Extra, Method, Outputs, Rebalancer
+from ltpll.interfaces import Extra, Method, Outputs, Part, Rebalancer
 from ltpll.methods import PRODEN
 from ltpll.models import Classifier
 from ltpll.parts import Parts
@@ -30,7 +30,6 @@ from ltpll.training.callbacks import Checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 
-Part = Method | Rebalancer | Extra
 N_ROWS, N_INPUTS, N_FEATURES, N_CLASSES = 40, 6, 5, 7  # all different
 FREQUENCIES = (600, 300, 150, 80, 40, 20, 10)  # for parts that know the class sizes
 EXTREME = 1e4  # by which inputs are multiplied
@@ -91,6 +90,7 @@ def parts_with(part: Part) -> Parts:
         return Parts(part, NoRebalancing() if part.why_no_rebalancer else RECORDS(), [])
     if isinstance(part, Rebalancer):
         return Parts(PRODEN(), part, [])
+    assert isinstance(part, Extra)
     return Parts(PRODEN(), RECORDS(), [part])
 
 

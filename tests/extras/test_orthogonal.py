@@ -103,4 +103,4 @@ def test_equal_class_vectors_have_a_finite_term_and_gradient(name):
 @pytest.mark.parametrize("name", TERMS)
 def test_a_negative_weight_is_refused(name):
     message = refusal(lambda: EXTRAS[name](weight=-1.0), InputError)
-    assert "it must be a number at least 0" in message
+    assert "it must be a number of at least 0" in message

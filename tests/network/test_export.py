@@ -48,7 +48,7 @@ def test_the_network_that_is_exported_predicts_for_the_goal(goal, extras):
 
 @pytest.mark.parametrize(
     ("method", "rebalancer"),
-    [("proden", "records"), ("proden", "none"), ("htc", "none"), ("solar", "none")],
+    [("proden", "records"), *((name, "none") for name in ("proden", "htc", "deacon", "solar"))],
 )
 def test_the_network_that_is_exported_gives_the_debiased_logits(method, rebalancer):
     classifier, x = fitted(

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize, one_hot
 
 from ltpll.blocks.contrastive import Projector
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
-from ltpll.validation import in_range
+from ltpll.settings import Count, NotNegative, Positive, Whole
 
 
 def balanced_contrast(
@@ -73,12 +73,13 @@ class BCL(Extra):
     n_forward_views = 2
 
     def __init__(
-        self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1
+        self,
+        weight: NotNegative = 0.35,
+        temperature: Positive = 0.1,
+        width: Count = 128,
+        first_epoch: Whole = 1,
     ) -> None:
         super().__init__()
-        in_range(weight, "BCL's weight", 0)
-        in_range(temperature, "BCL's temperature", 0, above=True)
-        in_range(width, "BCL's width", 1)
         self.weight, self.temperature = weight, temperature
         self.width, self.first_epoch = width, first_epoch
 

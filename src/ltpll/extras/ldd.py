@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
-from ltpll.validation import in_range
+from ltpll.settings import NotNegative, Positive
 
 
 class LDD(Extra):
@@ -41,12 +41,9 @@ class LDD(Extra):
 
     name = "ldd"
 
-    def __init__(self, weight: float = 0.01, epsilon: float = 1e-3) -> None:
+    def __init__(self, weight: NotNegative = 0.01, epsilon: Positive = 1e-3) -> None:
         super().__init__()
-        in_range(weight, "LDD's weight", 0)
-        in_range(epsilon, "LDD's epsilon", 0, above=True)
-        self.weight = weight
-        self.epsilon = epsilon
+        self.weight, self.epsilon = weight, epsilon
 
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ltpll.blocks.selection import blend, mixup_weights
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
-from ltpll.validation import whole_number
+from ltpll.settings import Count, Whole
 
 
 class Mixup(Extra):
@@ -38,12 +38,9 @@ class Mixup(Extra):
 
     name = "mixup"
 
-    def __init__(self, alpha: int = 4, weight: float = 1.0, first_epoch: int = 1) -> None:
+    def __init__(self, alpha: Count = 4, weight: float = 1.0, first_epoch: Whole = 1) -> None:
         super().__init__()
-        whole_number(alpha, 1, "Mixup's alpha")
-        self.alpha = alpha
-        self.weight = weight
-        self.first_epoch = first_epoch
+        self.alpha, self.weight, self.first_epoch = alpha, weight, first_epoch
 
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch

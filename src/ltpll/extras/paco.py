@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
-from ltpll.validation import in_range
+from ltpll.settings import Count, Fraction, NotNegative, Positive, Whole
 
 
 class PaCO(Extra):
@@ -54,21 +54,15 @@ class PaCO(Extra):
 
     def __init__(
         self,
-        weight: float = 1.0,
-        alpha: float = 0.01,
-        temperature: float = 0.05,
-        width: int = 32,
-        queue: int = 1024,
-        momentum: float = 0.999,
-        first_epoch: int = 1,
+        weight: NotNegative = 1.0,
+        alpha: NotNegative = 0.01,
+        temperature: Positive = 0.05,
+        width: Count = 32,
+        queue: Count = 1024,
+        momentum: Fraction = 0.999,
+        first_epoch: Whole = 1,
     ) -> None:
         super().__init__()
-        in_range(weight, "PaCO's weight", 0)
-        in_range(alpha, "PaCO's alpha", 0)
-        in_range(temperature, "PaCO's temperature", 0, above=True)
-        in_range(width, "PaCO's width", 1)
-        in_range(queue, "PaCO's queue", 1)
-        in_range(momentum, "PaCO's momentum", 0, 1)
         self.weight, self.alpha, self.temperature, self.width = weight, alpha, temperature, width
         self.queue, self.momentum, self.first_epoch = queue, momentum, first_epoch
 

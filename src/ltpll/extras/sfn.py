@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
-from ltpll.validation import in_range
+from ltpll.settings import NotNegative
 
 
 class SFN(Extra):
@@ -39,9 +39,8 @@ class SFN(Extra):
 
     name = "sfn"
 
-    def __init__(self, weight: float = 0.01) -> None:
+    def __init__(self, weight: NotNegative = 0.01) -> None:
         super().__init__()
-        in_range(weight, "SFN's weight", 0)
         self.weight = weight
 
     def loss(

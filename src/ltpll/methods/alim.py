@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from ltpll.blocks.selection import blend, mixup_weights
-from ltpll.errors import InputError
 from ltpll.interfaces import Outputs, Step, Training
 from ltpll.methods.pico import PiCO
-from ltpll.validation import in_range, whole_number
+from ltpll.settings import Count, Fraction, Fractions, NotNegative, Positive, Whole
 
 EPSILON = 1e-9
 LEAST = 1e-12  # of a label; one whose candidates have nothing left counts them equally
@@ -80,27 +79,22 @@ class ALIM(PiCO):
 
     def __init__(
         self,
-        missing: float = 0.0,
+        missing: Fraction = 0.0,
         form: Literal["onehot", "scale"] = "onehot",
-        estimate_from: int = 80,
-        alpha: int = 4,
-        weight: float = 0.5,
-        temperature: float = 0.07,
-        width: int = 128,
-        queue: int = 8192,
-        momentum: float = 0.999,
-        prototype_momentum: float = 0.99,
-        phi: tuple[float, float] = (0.95, 0.8),
-        first_epoch: int = 1,
+        estimate_from: Whole = 80,
+        alpha: Count = 4,
+        weight: NotNegative = 0.5,
+        temperature: Positive = 0.07,
+        width: Count = 128,
+        queue: Count = 8192,
+        momentum: Fraction = 0.999,
+        prototype_momentum: Fraction = 0.99,
+        phi: Fractions = (0.95, 0.8),
+        first_epoch: Whole = 1,
     ) -> None:
         super().__init__(
             weight, temperature, width, queue, momentum, prototype_momentum, phi, first_epoch
         )
-        in_range(missing, "ALIM's missing", 0, 1)
-        if form not in ("onehot", "scale"):
-            raise InputError(f"ALIM has no form {form!r}: choose 'onehot' or 'scale'.")
-        whole_number(estimate_from, 0, "ALIM's estimate_from")
-        whole_number(alpha, 1, "ALIM's alpha")
         self.missing, self.form, self.estimate_from = missing, form, estimate_from
         self.alpha = alpha
         self.register_buffer("outside", torch.zeros(()))  # λ

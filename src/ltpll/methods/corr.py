@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Method, Outputs
+from ltpll.settings import Whole
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range
 
 EPSILON = 1e-9
 # A class outside a set that may lack the true label, with the target w, is pushed down by (1 −
@@ -63,13 +62,9 @@ class CORR(Method):
         self,
         form: Literal["records", "original"] = "records",
         weight: float = 1.0,
-        ramp_epochs: int = 100,
+        ramp_epochs: Whole = 100,
     ) -> None:
         super().__init__()
-        if form not in ("records", "original"):
-            which = f"CORR has no form {form!r}"
-            raise InputError(f"{which}: choose 'records' (two views) or 'original' (three views).")
-        in_range(ramp_epochs, "CORR's ramp_epochs", 0)
         self.form = form
         self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
         self.warmup_epochs = 1 if form == "records" else 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from typing import cast
+from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from ltpll.blocks.selection import lowest_losses_per_class
 from ltpll.errors import InputError
 from ltpll.interfaces import Step, Training, linear_head
 from ltpll.methods.htc import HTC, Branch
-from ltpll.validation import in_range, whole_number
+from ltpll.settings import Count, Fraction, Fractions, NotNegative, Wholes, Within
 
 TEMPERATURE, BASE_TEMPERATURE = 0.1, 0.07
 SIMILAR_WIDTH = 256  # of the vectors that the consistency loss compares
@@ -90,22 +90,16 @@ class DEACON(HTC):
 
     def __init__(
         self,
-        tau: float = 2.0,
-        move: float = 0.6,
-        strength: float = 0.9,
-        quota: tuple[float, float] = (0.2, 0.6),
-        ramp_epochs: int = 50,
-        consistency: float = 10.0,
-        contrast_from: tuple[int, int] = (80, 100),
-        width: int = 128,
+        tau: NotNegative = 2.0,
+        move: Fraction = 0.6,
+        strength: Fraction = 0.9,
+        quota: Fractions = (0.2, 0.6),
+        ramp_epochs: Count = 50,
+        consistency: NotNegative = 10.0,
+        contrast_from: Wholes = (80, 100),
+        width: Annotated[int, Within(8)] = 128,
     ) -> None:
         super().__init__(tau, move, strength, quota, ramp_epochs)
-        if len(contrast_from) != 2:
-            raise InputError("DEACON's contrast_from needs two numbers, for head and tail.")
-        for number in contrast_from:
-            whole_number(number, 0, "DEACON's contrast_from")
-        in_range(consistency, "DEACON's consistency", 0)
-        whole_number(width, 8, "DEACON's width")
         self.consistency, self.contrast_from, self.width = consistency, contrast_from, width
         self._epoch = 0
 

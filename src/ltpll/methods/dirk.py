@@ -16,8 +16,8 @@ from ltpll.blocks.contrastive import (
     labels_or_own_view,
 )
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.settings import Count, Fraction, NotNegative, Positive, Whole
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range, whole_number
 
 
 def rectified(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -90,22 +90,15 @@ class DIRK(Method):
 
     def __init__(
         self,
-        contrast: float = 0.0,
-        momentum: float = 0.99,
-        temperature: float = 0.07,
-        sharpness: float = 0.4,
-        width: int = 128,
-        queue: int = 4096,
-        first_epoch: int = 1,
+        contrast: NotNegative = 0.0,
+        momentum: Fraction = 0.99,
+        temperature: Positive = 0.07,
+        sharpness: Positive = 0.4,
+        width: Count = 128,
+        queue: Count = 4096,
+        first_epoch: Whole = 1,
     ) -> None:
         super().__init__()
-        in_range(contrast, "DIRK's contrast", 0)
-        in_range(momentum, "DIRK's momentum", 0, 1)
-        in_range(temperature, "DIRK's temperature", 0, above=True)
-        in_range(sharpness, "DIRK's sharpness", 0, above=True)
-        for value, name in ((width, "width"), (queue, "queue")):
-            in_range(value, f"DIRK's {name}", 1)
-        whole_number(first_epoch, 0, "DIRK's first_epoch")
         self.contrast, self.momentum, self.temperature = contrast, momentum, temperature
         self.sharpness, self.width, self.queue = sharpness, width, queue
         self.first_epoch = first_epoch

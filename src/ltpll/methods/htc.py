@@ -18,10 +18,9 @@ from ltpll.blocks.selection import (
     mixup_partners,
     mixup_weights,
 )
-from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, ViewKind, linear_head
+from ltpll.settings import Count, Fraction, Fractions, NotNegative
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 EPSILON = 1e-5
@@ -105,20 +104,13 @@ class HTC(Method):
 
     def __init__(
         self,
-        tau: float = 2.0,
-        move: float = 0.6,
-        strength: float = 0.9,
-        quota: tuple[float, float] = (0.2, 0.6),
-        ramp_epochs: int = 50,
+        tau: NotNegative = 2.0,
+        move: Fraction = 0.6,
+        strength: Fraction = 0.9,
+        quota: Fractions = (0.2, 0.6),
+        ramp_epochs: Count = 50,
     ) -> None:
         super().__init__()
-        of = f"{type(self).__name__}'s"
-        if len(quota) != 2:
-            raise InputError(f"{of} quota needs two numbers, for the first and the last epoch.")
-        for value in (*quota, strength, move):
-            in_range(value, f"{of} strength, move or quota", 0, 1)
-        in_range(ramp_epochs, f"{of} ramp_epochs", 1)
-        in_range(tau, f"{of} tau", 0)
         self.tau, self.move, self.final_strength = tau, move, strength
         self.quota, self.ramp_epochs = quota, ramp_epochs
         for name in ("share", "strength", "fusing"):

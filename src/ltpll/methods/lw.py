@@ -9,10 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs
+from ltpll.settings import NotNegative
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range
 
 EPSILON = 1e-8
 
@@ -49,12 +48,9 @@ class LW(Method):
     open_after = 0.4  # classes do not compete here: a label added earlier would win in every row
 
     def __init__(
-        self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: float = 1.0
+        self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: NotNegative = 1.0
     ) -> None:
         super().__init__()
-        if form not in ("sigmoid", "cross-entropy"):
-            raise InputError(f"LW has no form {form!r}: choose 'sigmoid' or 'cross-entropy'.")
-        in_range(beta, "LW's beta", 0)
         self.form = form
         self.beta = beta
 

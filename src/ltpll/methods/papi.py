@@ -12,10 +12,9 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 from ltpll.blocks.contrastive import Projector, move_prototypes
 from ltpll.blocks.selection import blend, symmetric_beta
-from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, linear_head
+from ltpll.settings import Count, Fractions, NotNegative, Positive
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range, whole_number
 
 FIRST = 0.99  # φ and γ in the first epoch
 
@@ -74,24 +73,15 @@ class PaPi(Method):
 
     def __init__(
         self,
-        weight: float = 1.0,
-        temperature: float = 0.3,
-        width: int = 128,
-        alpha: int = 8,
-        ramp_epochs: int = 10,
-        phi: tuple[float, float] = (0.95, 0.8),
-        prototype_momentum: tuple[float, float] = (0.9, 0.5),
+        weight: NotNegative = 1.0,
+        temperature: Positive = 0.3,
+        width: Count = 128,
+        alpha: Count = 8,
+        ramp_epochs: Count = 10,
+        phi: Fractions = (0.95, 0.8),
+        prototype_momentum: Fractions = (0.9, 0.5),
     ) -> None:
         super().__init__()
-        in_range(weight, "PaPi's weight", 0)
-        in_range(temperature, "PaPi's temperature", 0, above=True)
-        whole_number(alpha, 1, "PaPi's alpha")
-        for value, name in ((width, "width"), (ramp_epochs, "ramp_epochs")):
-            in_range(value, f"PaPi's {name}", 1)
-        if len(phi) != 2 or len(prototype_momentum) != 2:
-            raise InputError("PaPi's phi and prototype_momentum need two numbers each.")
-        for number in (*phi, *prototype_momentum):
-            in_range(number, "PaPi's phi or prototype_momentum", 0, 1)
         self.weight, self.temperature, self.width, self.alpha = weight, temperature, width, alpha
         self.ramp_epochs, self.phi_range = ramp_epochs, phi
         self.prototype_momentum = prototype_momentum

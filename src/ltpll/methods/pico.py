@@ -16,9 +16,8 @@ from ltpll.blocks.contrastive import (
     labels_or_own_view,
     move_prototypes,
 )
-from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
-from ltpll.validation import in_range, whole_number
+from ltpll.settings import Count, Fraction, Fractions, NotNegative, Positive, Whole
 
 
 class PiCO(Method):
@@ -82,25 +81,16 @@ class PiCO(Method):
 
     def __init__(
         self,
-        weight: float = 0.5,
-        temperature: float = 0.07,
-        width: int = 128,
-        queue: int = 8192,
-        momentum: float = 0.999,
-        prototype_momentum: float = 0.99,
-        phi: tuple[float, float] = (0.95, 0.8),
-        first_epoch: int = 1,
+        weight: NotNegative = 0.5,
+        temperature: Positive = 0.07,
+        width: Count = 128,
+        queue: Count = 8192,
+        momentum: Fraction = 0.999,
+        prototype_momentum: Fraction = 0.99,
+        phi: Fractions = (0.95, 0.8),
+        first_epoch: Whole = 1,
     ) -> None:
         super().__init__()
-        for value, name in ((width, "width"), (queue, "queue")):
-            in_range(value, f"PiCO's {name}", 1)
-        in_range(weight, "PiCO's weight", 0)
-        whole_number(first_epoch, 0, "PiCO's first_epoch")
-        in_range(temperature, "PiCO's temperature", 0, above=True)
-        if len(phi) != 2:
-            raise InputError("PiCO's phi needs two numbers, for the first and the last epoch.")
-        for number in (momentum, prototype_momentum, *phi):
-            in_range(number, "PiCO's momentum, prototype_momentum or phi", 0, 1)
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
         self.momentum, self.prototype_momentum = momentum, prototype_momentum
         self.phi_range, self.first_epoch = phi, first_epoch

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ltpll.interfaces import Method, Outputs, Training, ViewKind
+from ltpll.settings import Count, Fraction, NotNegative, Whole
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range, whole_number
 
 HIGHEST_THRESHOLD = 0.4  # from which on it does not grow
 FEW = 1e-4  # of all pairs of an example and a class: the threshold grows where fewer are dropped
@@ -64,18 +64,13 @@ class POP(Method):
 
     def __init__(
         self,
-        strong_views: int = 2,
-        threshold: float = 1e-3,
-        growth: float = 1e-3,
-        window: int = 5,
-        first_epoch: int = 20,
+        strong_views: Whole = 2,
+        threshold: Fraction = 1e-3,
+        growth: NotNegative = 1e-3,
+        window: Count = 5,
+        first_epoch: Whole = 20,
     ) -> None:
         super().__init__()
-        whole_number(strong_views, 0, "POP's strong_views")
-        whole_number(window, 1, "POP's window")
-        whole_number(first_epoch, 0, "POP's first_epoch")
-        in_range(threshold, "POP's threshold", 0, 1)
-        in_range(growth, "POP's growth", 0)
         self.strong_views, self.threshold, self.growth = strong_views, threshold, growth
         self.window, self.first_epoch = window, first_epoch
         strong: ViewKind = "strong"

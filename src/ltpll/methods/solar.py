@@ -20,10 +20,9 @@ from ltpll.blocks.selection import (
     mixup_weights,
 )
 from ltpll.blocks.sinkhorn import sinkhorn
-from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.settings import Count, Fraction, Fractions, Positive, Whole
 from ltpll.targets import restricted_softmax
-from ltpll.validation import in_range
 
 MIXUP_ALPHA = 4
 
@@ -105,25 +104,16 @@ class SoLar(Method):
     def __init__(
         self,
         la: bool = False,
-        estimation_epochs: int | None = None,
-        ramp_epochs: int = 50,
-        quota: tuple[float, float] = (0.2, 0.6),
-        strength: float = 0.9,
-        confident: float = 0.99,
-        sharpness: float = 3.0,
-        queue: int = 64 * 256,
-        rates: tuple[float, float] = (0.1, 0.01),
+        estimation_epochs: Whole | None = None,
+        ramp_epochs: Count = 50,
+        quota: Fractions = (0.2, 0.6),
+        strength: Fraction = 0.9,
+        confident: Fraction = 0.99,
+        sharpness: Positive = 3.0,
+        queue: Count = 64 * 256,
+        rates: Fractions = (0.1, 0.01),
     ) -> None:
         super().__init__()
-        if estimation_epochs is not None:
-            in_range(estimation_epochs, "SoLar's estimation_epochs", 0)
-        in_range(ramp_epochs, "SoLar's ramp_epochs", 1)
-        in_range(queue, "SoLar's queue", 1)
-        in_range(sharpness, "SoLar's sharpness", 0, above=True)
-        if len(quota) != 2 or len(rates) != 2:
-            raise InputError("SoLar's quota and rates need two numbers each.")
-        for number in (*quota, *rates, strength, confident):
-            in_range(number, "SoLar's strength, confident, quota or rates", 0, 1)
         self.la = la
         self.variants = () if la else ("la",)
         self.estimation_epochs = estimation_epochs

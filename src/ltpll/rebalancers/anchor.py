@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from ltpll.priors import PriorEstimate, estimate_prior, known_prior
 from ltpll.priors.estimate import HOW, How
 from ltpll.priors.joining import FadingEvidence
 from ltpll.rebalancers.records import RECORDS
+from ltpll.settings import Fraction, NotNegative
 from ltpll.targets import floored
-from ltpll.validation import in_range
 
 # Of the logarithmic distance to the bounds that an epoch makes up for; the targets of the next
 # epoch follow at once.
@@ -92,22 +92,13 @@ class Anchor(RECORDS):
     def __init__(
         self,
         prior: Any = "auto",
-        bounds: str = "interval",
-        width: float = 2.0,
-        warmup: float = 0.1,
-        lift: str = "warm-up",
-        momentum: float = 0.9,
+        bounds: Literal["interval", "point"] = "interval",
+        width: NotNegative = 2.0,
+        warmup: Fraction = 0.1,
+        lift: Literal["records", "warm-up", "none"] = "warm-up",
+        momentum: Fraction = 0.9,
     ) -> None:
         super().__init__(momentum)
-        if bounds not in ("interval", "point"):
-            raise InputError(f"The anchor's bounds are {bounds!r}: choose 'interval' or 'point'.")
-        if lift not in ("records", "warm-up", "none"):
-            which = f"The anchor's lift is {lift!r}"
-            raise InputError(f"{which}: choose 'records', 'warm-up' or 'none'.")
-        in_range(warmup, "The anchor's warmup", 0, 1)
-        if not width >= 0:
-            which = f"The anchor's width is {width}"
-            raise InputError(f"{which}: it is a number of standard deviations, at least 0.")
         self.prior, self.bounds, self.width = checked_prior(prior), bounds, width
         self.warmup, self.lift = warmup, lift
         self._evidence: FadingEvidence | None = None  # of subclasses

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.interfaces import Outputs, Rebalancer, linear_head
-from ltpll.validation import in_range
+from ltpll.settings import Fraction
 
 EPSILON = 1e-9
 
@@ -40,9 +40,8 @@ class RECORDS(Rebalancer):
     estimates_prior = True
     mean_feature: Tensor
 
-    def __init__(self, momentum: float = 0.9) -> None:
+    def __init__(self, momentum: Fraction = 0.9) -> None:
         super().__init__()
-        in_range(momentum, "RECORDS' momentum", 0, 1)
         self.momentum = momentum
 
     def attach(self, model: nn.Module) -> None:

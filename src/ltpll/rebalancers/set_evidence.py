@@ -9,8 +9,8 @@ import torch
 from ltpll.interfaces import Training
 from ltpll.priors.joining import POWER, UNTIL, FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
+from ltpll.settings import Fraction
 from ltpll.targets import floored
-from ltpll.validation import in_range
 
 
 class SetEvidence(Anchor):
@@ -54,10 +54,10 @@ class SetEvidence(Anchor):
 
     name = "set-evidence"
 
-    def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.0) -> None:
+    def __init__(
+        self, power: Fraction = POWER, until: Fraction = UNTIL, warmup: Fraction = 0.0
+    ) -> None:
         super().__init__(warmup=warmup, lift="warm-up")
-        in_range(power, "set-evidence's power", 0, 1)
-        in_range(until, "set-evidence's until", 0, 1)
         self.power, self.until = power, until
 
     def start_training(self, training: Training) -> None:

@@ -26,6 +26,7 @@ from ltpll.interfaces import (
     Goal,
     Method,
     Outputs,
+    Part,
     Rebalancer,
     Step,
     ViewKind,
@@ -212,7 +213,7 @@ class PartialLabelTrainer:
             self.state.initial = {name: value.clone() for name, value in weights.items()}
 
     @property
-    def _parts(self) -> tuple[Method | Rebalancer | Extra, ...]:
+    def _parts(self) -> tuple[Part, ...]:
         return self.method, self.rebalancer, *self.extras
 
     def _optimizer(
@@ -524,8 +525,7 @@ class PartialLabelTrainer:
         self._nonfinite.check(self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
-        ending: list[Method | Rebalancer | Extra] = [self.rebalancer, self.method, *self.extras]
-        for part in ending:
+        for part in (self.rebalancer, self.method, *self.extras):
             part.end_epoch(self)
         self.state.end_epoch()
         return record
@@ -564,8 +564,8 @@ class PartialLabelTrainer:
         if isinstance(self.sets, OpenSets):
             risen = (self._stage_epoch + 1 - self._open_from) / self._ramp
             self.sets.outside_strength.fill_(min(risen, 1.0) if self._opens else 0.0)
-        self.method.start_epoch(self.epoch, self.epochs)
-        self.rebalancer.start_epoch(self.epoch, self.epochs)
+        for part in self._parts:
+            part.start_epoch(self.epoch, self.epochs)
 
     def _reset_network(self) -> None:
         """Reset network, optimizer and targets in place: recorded steps hold on to them."""
