@@ -139,11 +139,12 @@ def test_the_page_is_made_without_torch():
 def test_a_browser_runs_no_hostile_text(tmp_path):
     path, browser = tmp_path / "page.html", Browser(tmp_path)
     try:
-        for payload in payloads(0)[:6]:
-            hostile = study(classes=[payload] * 3, data=payload)
-            write_page(path, hostile, title=payload, intro=[payload])
+        for first in (0, 3):
+            three = payloads(0)[first : first + 3]
+            joined = " ".join(three)
+            write_page(path, study(classes=three, data=joined), title=joined, intro=three)
             browser.open(path.as_uri())
-            assert not is_owned(browser.run("return document.documentElement.outerHTML")), payload
-            assert "Refused" not in " ".join(browser.complaints()), payload
+            assert not is_owned(browser.run("return document.documentElement.outerHTML")), three
+            assert "Refused" not in " ".join(browser.complaints()), three
     finally:
         browser.close()
