@@ -78,7 +78,7 @@ def test_labels_are_those_of_the_commands_for_the_same_table(
         tmp_path / "t.csv",
         Reading(group="scene" if scenes else None, features=tuple(frame.columns)),
     )
-    how = {"method": "proden", "rebalancer": rebalancer, "epochs": 30, "truth_missing": missing}
+    how = {"method": "proden", "rebalancer": rebalancer, "epochs": 12, "truth_missing": missing}
     settings, examples = TrainingSettings(**how, folds=2), read_examples(source)
     run = table_run(tmp_path / "run", settings, examples)
     train_table_run(run, source, examples, settings, execution=Execution("cpu", 1, 1))

@@ -32,12 +32,17 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(METHODS, "_classes", dict(METHODS._classes))
 
-    def run_example(name, draws=None):
-        """`draws` replaces the number of draws, over which the page has means."""
+    def run_example(name, draws=None, steps=None):
+        """`draws` replaces the number of draws, over which the page has means, and `steps` how long
+        classifiers are trained.
+        """
         text = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
         if draws is not None:
             text = re.sub(r"range\([35]\)", f"range({draws})", text)
             text = text.replace("np.full(3, ", f"np.full({draws}, ")
+        if steps is not None:
+            text, changed = re.subn(r"steps=\d+", f"steps={steps}", text)
+            assert changed
         started = time.process_time()
         space = {"__name__": "__main__"}
         with mpl.rc_context():
@@ -51,7 +56,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_cleaned_labels_of_a_crowd_beat_weighted_votes_and_these_a_majority(run):
-    space = run("crowd_labels")
+    space = run("crowd_labels", steps=250)
     for _, score in space["scores"].iterrows():
         assert score["cleaned"] > score["weighted votes"] > score["majority vote"]
     reliability = space["reliability"]
@@ -60,7 +65,7 @@ def test_cleaned_labels_of_a_crowd_beat_weighted_votes_and_these_a_majority(run)
 
 
 def test_with_embeddings_confident_labels_are_right_and_balanced_predictions_help_rare_classes(run):
-    space = run("embeddings")
+    space = run("embeddings", steps=250)
     assert np.mean(space["labels"] == space["truth"]) > 0.9
     right, confidence = space["right"], space["calibrated"].share
     assert right.mean() == pytest.approx(confidence.mean(), abs=0.05)

@@ -192,8 +192,9 @@ def _fold_of_each_row(
     division = _Division(sets, n_folds)
     order = rng.permutation(len(division.labels))
     most_rows = -(-len(sets) // n_folds)
-    size = division.n_groups[division.labels[order]]
-    rare = order[np.lexsort((division.labels[order], size))][: int((size < RARE * n_folds).sum())]
+    rare = order[division.n_groups[division.labels[order]] < RARE * n_folds]
+    labels = division.labels[rare]
+    rare = rare[np.lexsort((labels, division.n_groups[labels]))]
     for c, group in zip(division.labels[rare], division.groups[rare], strict=True):
         if division.fold[group] < 0:
             full = division.rows_in_fold + division.n_rows[group] > most_rows

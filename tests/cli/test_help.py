@@ -66,6 +66,25 @@ def test_help_and_the_list_of_parts_import_no_heavy_library(command):
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
 
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("train bad.csv", "Row 2 below the header of bad.csv has no candidate label"),
+        ("describe bad.csv --candidates c", "bad.csv has no column called 'c'"),
+    ],
+)
+def test_errors_in_a_table_come_before_torch_and_scikit_learn(tmp_path, command, error):
+    (tmp_path / "bad.csv").write_text("id,candidates,u\na,x|y,1\nb,,2\n")
+    start = START.replace("app(sys.argv[1:])", "app(sys.argv[1:], standalone_mode=False)")
+    start = start.replace(
+        "except SystemExit:\n    pass", "except Exception as error:\n    print(error)"
+    )
+    words = [sys.executable, "-c", start, *command.split()]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert error in said
+    assert not re.search("torch|sklearn", said.splitlines()[-1])
+
+
 def test_the_list_of_parts_is_read_from_the_source_as_it_is_imported():
     imported = [one for one in describe_parts() if one.file.startswith("ltpll/")]
     assert [vars(one) for one in built_in_parts()] == [vars(one) for one in imported]

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from ltpll.cli import progress as module
+from ltpll.cli import reading
 from ltpll.cli.progress import ProgressBar
 from ltpll.training.job import Part, Stage
 
@@ -94,11 +95,11 @@ def refreshed(update):
 def test_reading_and_embedding_say_the_time_left_in_a_log_file(monkeypatch):
     text = io.StringIO()
     console = Console(file=text, force_terminal=False, width=80, highlight=False)
-    monkeypatch.setattr(module, "console", console)
+    monkeypatch.setattr(reading, "console", console)
     monkeypatch.setattr(sys.modules["ltpll.cli.console"], "console", console)
     now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    with module.reading_progress() as on_progress:
+    monkeypatch.setattr(reading.time, "monotonic", lambda: now[0])
+    with reading.reading_progress() as on_progress:
         for done in range(101):
             on_progress("pictures", done, 100)
             now[0] += 0.5

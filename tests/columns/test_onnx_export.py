@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ltpll import ColumnEncoder, Committee
+from ltpll import ColumnEncoder, Committee, PartialLabelClassifier
 from ltpll.columns.onnx_export import with_columns
+from ltpll.committee import SoftForest
 from ltpll.network.export import sidecar
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
@@ -44,6 +45,13 @@ def sets():
     return [{row % 3, (row + row % 2) % 3} for row in range(N)]
 
 
+def small():
+    """A committee that is exported quickly."""
+    how = {"views": "scaled", "rebalancer": "mean-target", "epochs": 2, "device": "cpu"}
+    linear = PartialLabelClassifier(model="linear", **how)
+    return Committee([("linear", linear), ("forest", SoftForest(trees=3))], folds=2)
+
+
 def fed(session, rows, **others):
     """The inputs of a model: texts, numbers, and days since 1970."""
     found = dict(others)
@@ -61,9 +69,18 @@ def fed(session, rows, **others):
     return found
 
 
-@pytest.mark.parametrize("numbers", ["scaled", "bins"])
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_model_of_columns_predicts_what_encoder_and_committee_do(tmp_path, numbers, beside):
+@pytest.mark.parametrize(
+    ("numbers", "beside", "usual"),
+    [
+        ("scaled", True, True),
+        ("scaled", False, False),
+        ("bins", False, False),
+        ("bins", True, False),
+    ],
+)
+def test_a_model_of_columns_predicts_what_encoder_and_committee_do(
+    tmp_path, numbers, beside, usual
+):
     encoder = ColumnEncoder(numbers=numbers).fit(table())
     x, new, others = encoder.transform(table()), encoder.transform(new_rows()), {}
     if beside:
@@ -71,7 +88,8 @@ def test_a_model_of_columns_predicts_what_encoder_and_committee_do(tmp_path, num
         encoder.fit_beside(features, x)
         x, new = encoder.join(features, x), encoder.join(features[:40], new)
         others["features"] = features[:40]
-    committee = Committee(views="scaled", folds=2, steps=10).fit(x, sets())
+    committee = Committee(views="scaled", folds=2, steps=10) if usual else small()
+    committee.fit(x, sets())
     path = tmp_path / "model.onnx"
     committee.to_onnx(path)
     with_columns(path, sidecar(path), encoder)
@@ -88,7 +106,7 @@ def test_columns_may_have_the_names_of_nodes_and_of_the_input(tmp_path):
     names = {"amount": "x", "size": "features", "country": "scaled", "code": "model/columns/0"}
     encoder = ColumnEncoder().fit(table().rename(columns=names))
     x = encoder.transform(table().rename(columns=names))
-    committee = Committee(views="scaled", folds=2, steps=10).fit(x, sets())
+    committee = small().fit(x, sets())
     path = tmp_path / "model.onnx"
     committee.to_onnx(path)
     with_columns(path, sidecar(path), encoder)
@@ -101,7 +119,7 @@ def test_columns_may_have_the_names_of_nodes_and_of_the_input(tmp_path):
 def test_a_column_that_is_called_as_an_output_is_refused(tmp_path):
     frame = table().rename(columns={"size": "logits"})
     encoder = ColumnEncoder().fit(frame)
-    committee = Committee(views="scaled", folds=2, steps=10)
+    committee = small()
     path = tmp_path / "model.onnx"
     committee.fit(encoder.transform(frame), sets()).to_onnx(path)
     assert "'logits' has the name of an output" in refusal(

@@ -262,7 +262,7 @@ def test_the_default_learning_rate_does_not_diverge_on_a_table():
     losses = []
     classifier = PartialLabelClassifier(
         "solar",
-        steps=300,
+        steps=150,
         device="cpu",
         threads=1,
         on_epoch=lambda record: losses.append(record["loss"]),

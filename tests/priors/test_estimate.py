@@ -334,3 +334,18 @@ def test_sets_may_be_given_in_every_form_that_candidates_take():
     np.testing.assert_array_equal(
         estimate_prior(cells).estimate, estimate_prior(Candidates.of(cells)).estimate
     )
+
+
+def test_equal_sets_are_estimated_once_and_others_anew():
+    labels = np.arange(300) % 3
+    sets = uniform_candidates(labels, 4, 0.3, seed=0)
+    found = estimate_prior(sets)
+    assert estimate_prior(sets.select(np.arange(300))) is found
+    groups = (np.arange(300) // 2).tolist()
+    others = [sets.select(np.arange(299)), uniform_candidates(labels, 4, 0.3, seed=1)]
+    for other in [*others, sets.with_groups(groups)]:
+        assert estimate_prior(other) is not found
+    for options in ({"how": "average"}, {"width": 1.0}, {"missing": 0.1}):
+        assert estimate_prior(sets, **options) is not found
+    estimate._remembered.clear()
+    np.testing.assert_array_equal(estimate_prior(sets).estimate, found.estimate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 
 from docs_blocks.common import ROOT, at_epochs, measured_on, table_head, table_row
 from docs_blocks.layout import Comparison, ComparisonCell, lay_out
@@ -151,6 +152,7 @@ def shortened_tables() -> str:
     return "\n\n".join(parts)
 
 
+@cache
 def verdicts_table() -> str:
     """Which published numbers are reproduced."""
     return f"{verdicts_markdown(*image_runs())}\n\n*{voc_note()}*"

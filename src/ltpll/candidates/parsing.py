@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ltpll.candidates.arrow import arrow_list, is_arrow, pandas_frame
 from ltpll.candidates.cells import (
@@ -35,7 +34,9 @@ from ltpll.candidates.expressions import (
 )
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
-from ltpll.validation import in_range, whole_number
+
+if TYPE_CHECKING:  # cells of a table are read without torch, which takes seconds to import
+    from torch import Tensor
 
 CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
@@ -44,11 +45,19 @@ ROUNDING = 1e-6  # error of single precision in sums of probabilities
 VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 
 
+def _is_tensor(value: Any) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor, which nothing is before torch is imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 def as_matrix(
     matrix: Any, classes: Sequence[Hashable] | None
 ) -> tuple[Any, tuple[Hashable, ...] | None]:
     """A matrix as an array or in CSR, and the names of its columns if they are given."""
-    if isinstance(matrix, Tensor):
+    if _is_tensor(matrix):
+        import torch
+
         tensor = matrix.detach().cpu().to_dense()
         matrix = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
@@ -113,6 +122,8 @@ def read_scores(
     matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None
 ) -> FlatSets:
     """Read an N × C matrix of scores, which may be sparse."""
+    from ltpll.validation import in_range, whole_number
+
     if (top_k is None) == (mass is None):
         rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
         raise InputError(f"Scores become sets {rules}: give one of the two.")
@@ -154,7 +165,7 @@ def read_source(
     if frame is not None:
         source, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
     is_array = isinstance(source, np.ndarray) and source.ndim != 1
-    if is_array or isinstance(source, Tensor) or hasattr(source, "tocsr"):
+    if is_array or _is_tensor(source) or hasattr(source, "tocsr"):
         if rules != PLAIN_RULES:
             which = "taxonomy and empty are for names, but the candidates are a matrix"
             raise InputError(f"{which}: omit them.")
@@ -243,7 +254,7 @@ def _parse_row(row: Any, separator: str, i: int) -> Cell:
 
 
 def _as_collection(row: Any, i: int) -> Collection[Any]:
-    if isinstance(row, (Tensor, np.ndarray)):
+    if _is_tensor(row) or isinstance(row, np.ndarray):
         return row.ravel().tolist()
     if isinstance(row, Iterable) and not isinstance(row, bytes):
         return row if isinstance(row, Collection) else list(row)

@@ -6,16 +6,18 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.candidates import Candidates
 from ltpll.candidates.cells import names_to_numbers
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import counted
+
+if TYPE_CHECKING:
+    from ltpll.candidates import Candidates
 
 VOTE_WEIGHTS = ("reliability", "counts", "none")
 DEFAULT_VOTE_WEIGHTS = "reliability"
@@ -111,6 +113,8 @@ def voted_candidates(
     rows = keys // n_classes
     kept = _chosen_by_rule(rows, times, n_rows, rule, task)
     indptr = np.searchsorted(rows[kept], np.arange(n_rows + 1))
+    from ltpll.candidates import Candidates
+
     sets = Candidates.from_flat(indptr, keys[kept] % n_classes, n_classes, tuple(classes))
     if weights == "none":
         return sets

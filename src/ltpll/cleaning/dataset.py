@@ -7,31 +7,27 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from sklearn.base import clone
 
-from ltpll.backbones import Backbone, Preprocessing
-from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
-from ltpll.columns import ColumnEncoder
-from ltpll.columns.encoder import NoColumnsError
 from ltpll.convert.open import is_tool_file, read_label_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.pictures.cache import embedding_cache_folder
-from ltpll.pictures.embedding import embedded_pictures
 from ltpll.pictures.output import read_picture_names
-from ltpll.pictures.reading import read_pictures, suitable_side
 from ltpll.tables.columns import id_key
 from ltpll.tables.opening import ARRAY_SUFFIXES, READABLE, open_table, read_array
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import TABLE_SUFFIXES
-from ltpll.validation import as_inputs
+
+if TYPE_CHECKING:  # what is wrong with a table is told before torch and scikit-learn are imported
+    from ltpll.backbones import Backbone, Preprocessing
+    from ltpll.candidates import Candidates
+    from ltpll.columns import ColumnEncoder
 
 Names = Mapping[str, Sequence[str]]
 ReadingProgress = Callable[[str, int, int], None]
@@ -45,7 +41,8 @@ class TableSource:
     The table may be a pattern for several; a .mat file; JSON of a labelling tool or detector; or a
     folder of pictures, which is also given as `images`. An `encoder` turns columns of any kind into numbers, and joins them with the
     features of pictures or of another file; it is fitted to the rows for training, unless it is
-    already. Without one, such columns are refused or left out.
+    already, and may be given as a function that makes it. Without one, such columns are refused or
+    left out.
     """
 
     table: Path
@@ -56,7 +53,7 @@ class TableSource:
     backbone: Backbone | None = None  # its features of the pictures are the examples
     on_error: str = "stop"  # or "skip", at pictures that cannot be read
     exact: bool = False  # whether features are float64 even if float32 would not blur them
-    encoder: ColumnEncoder | None = None
+    encoder: ColumnEncoder | Callable[[], ColumnEncoder] | None = None
 
 
 @dataclass(frozen=True)
@@ -170,8 +167,6 @@ def read_examples(
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
-    if encoder is not None:
-        encoder.report_texts(progress_of("texts"))
     table = read_label_table(
         source.table,
         replace(source.reading, features=chosen),
@@ -180,8 +175,12 @@ def read_examples(
         every_kind=encoder is not None and (inside or joins),
         on_progress=progress_of("table"),
     )
+    if callable(encoder):
+        encoder = encoder()
+    if encoder is not None:
+        encoder.report_texts(progress_of("texts"))
     if inside:
-        return _from_columns(source, table)
+        return _from_columns(source, table, encoder)
     frame = _frame(table)
     table = replace(table, frame=frame, features=None, feature_names=(), left_out=())
     if images is not None:
@@ -193,9 +192,11 @@ def read_examples(
     frame = found.table.frame
     if frame is None or encoder is None:
         return found
+    from ltpll.columns.encoder import NoColumnsError
+
     training = _rows_to_train_on(found.table)
     try:
-        fitted = encoder if hasattr(encoder, "columns_") else clone(encoder).fit(frame[training])
+        fitted = _fitted(encoder, frame[training])
     except NoColumnsError:
         return found
     encoded = fitted.transform(frame)
@@ -205,22 +206,32 @@ def read_examples(
 
 
 def _as_numbers(x: Any, source: TableSource) -> npt.NDArray[Any]:
+    import torch
+
+    from ltpll.validation import as_inputs
+
     return as_inputs(x, "given", torch.float64 if source.exact else None).numpy()
 
 
-def _from_columns(source: TableSource, table: LabelTable) -> Examples:
+def _fitted(encoder: ColumnEncoder, frame: Any) -> ColumnEncoder:
+    """The encoder, or a copy that is fitted to a DataFrame if it is not fitted yet."""
+    from sklearn.base import clone
+
+    return encoder if hasattr(encoder, "columns_") else clone(encoder).fit(frame)
+
+
+def _from_columns(
+    source: TableSource, table: LabelTable, encoder: ColumnEncoder | None
+) -> Examples:
     """The examples of a table with columns of features, which an encoder makes numbers if need be.
 
     An encoder that is not fitted learns from the rows to train on.
     """
-    encoder = source.encoder
     if encoder is not None:
-        fitted = hasattr(encoder, "columns_")
-        asked = fitted or encoder.kinds or encoder.numbers != "scaled"
+        asked = hasattr(encoder, "columns_") or encoder.kinds or encoder.numbers != "scaled"
         frame = _frame(table) if asked else table.frame
         if frame is not None:
-            if not fitted:
-                encoder = clone(encoder).fit(frame[_rows_to_train_on(table)])
+            encoder = _fitted(encoder, frame[_rows_to_train_on(table)])
             table = replace(table, feature_names=tuple(encoder.columns_))
             return Examples(table, encoder.transform(frame), [], encoder=encoder)
     if table.features is None:
@@ -257,9 +268,14 @@ def _with_pictures(
         table = replace(table, paths=np.asarray(paths, dtype=object))
     how: dict[str, Any] = {"on_error": source.on_error, "on_progress": on_progress}
     if source.backbone is not None:
+        from ltpll.pictures.embedding import embedded_pictures
+
         how |= {"cache": embedding_cache_folder(), "device": device}
         found = embedded_pictures(images, paths, source.backbone, **how)
     else:
+        from ltpll.backbones import Preprocessing
+        from ltpll.pictures.reading import read_pictures, suitable_side
+
         preprocessing = source.preprocessing or Preprocessing(suitable_side(images, paths))
         found = read_pictures(images, paths, preprocessing, **how)
     return Examples(table.select(found.kept) if found.problems else table, found.x, found.problems)

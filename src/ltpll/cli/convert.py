@@ -32,7 +32,7 @@ def convert(
 
     Votes of several annotators become one row each; scores are written as JSON.
     """
-    from ltpll.cli.progress import reading_progress
+    from ltpll.cli.reading import reading_progress
     from ltpll.convert.open import read_as_plain_table
     from ltpll.tables.writers import write_table
 

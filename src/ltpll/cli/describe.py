@@ -52,13 +52,14 @@ def describe(
     A file is a table that `ltpll train` can read, a quoted pattern for several, a MATLAB file with
     the arrays data and partial_target, or a .json file of a labelling tool or a detector.
     """
-    from ltpll.analysis import describe as describe_sets
     from ltpll.convert.open import read_candidates
 
     if job.table.separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
     column = job.table.candidates if "table.candidates" in values_of(job) else None
     sets = read_candidates(Path(source).expanduser(), column, job.table)
+    from ltpll.analysis import describe as describe_sets
+
     found = describe_sets(sets.candidates)
     if as_json:
         record = {"source": source, **found.record()}

@@ -49,8 +49,7 @@ def embed(
     Rows are in the order of the table, or of the sorted paths in the folder. Features are kept by
     content in $LTPLL_CACHE: rerun the command to resume an interrupted job.
     """
-    from ltpll.backbones import Backbone
-    from ltpll.cli.progress import reading_progress
+    from ltpll.cli.reading import reading_progress
     from ltpll.pictures.cache import embedding_cache_folder
     from ltpll.pictures.embedding import embedded_pictures
     from ltpll.pictures.output import rows_file, write_readable_rows
@@ -61,6 +60,8 @@ def embed(
     left = out.with_suffix(f".table{suffix if suffix in TABLE_SUFFIXES else '.csv'}")
     check_outputs(context, out, rows_file(out), left, suffixes=[".npy"], makes_folder=True)
     folder, column, paths = _named_pictures(source, path, images)
+    from ltpll.backbones import Backbone
+
     with reading_progress() as on_progress:
         found = embedded_pictures(
             folder,

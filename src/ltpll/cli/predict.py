@@ -46,8 +46,7 @@ def predict(
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of
     the table.
     """
-    from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
-    from ltpll.cli.progress import read_source
+    from ltpll.cli.reading import read_source
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
     from ltpll.tables.reading import Reading
@@ -55,6 +54,8 @@ def predict(
 
     check_outputs(context, out)
     record = Run.open(run, Kind.TABLE).result()
+    from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
+
     source = source_for_new_table(run, record, table, images, features, on_error)
     examples = read_source(source, needs_candidates=False, device=device)
     missing = record["source"]["reading"].get("id")

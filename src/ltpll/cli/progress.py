@@ -4,31 +4,24 @@ processes of torchrun.
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
-import typer
 from rich import progress as rich_progress
 from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
-from ltpll.cli.console import console, print_line, print_note, print_skipped
-from ltpll.formatting import format_duration
+from ltpll.cli.console import console, print_line, print_note
+from ltpll.cli.reading import interrupted
 from ltpll.runs.run import Run
 from ltpll.training.callbacks import Progress
 from ltpll.training.distributed import World, world_of_torchrun
 from ltpll.training.job import Part
 from ltpll.validation import chosen_device
-
-if TYPE_CHECKING:
-    from ltpll.cleaning.dataset import Examples, TableSource
-
-READING_SECONDS = 10.0  # between two lines of a log file
 
 
 class _BarAboveFigures(rich_progress.Progress):
@@ -39,11 +32,6 @@ class _BarAboveFigures(rich_progress.Progress):
         for task in self.tasks:
             if task.fields["figures"]:
                 yield Text(task.fields["figures"], no_wrap=True, overflow="ellipsis")
-
-
-def _interrupted() -> typer.Exit:
-    print_line("Interrupted: rerun the command to resume.")
-    return typer.Exit(130)
 
 
 class ProgressBar(Progress):
@@ -75,7 +63,7 @@ class ProgressBar(Progress):
     ) -> None:
         self._bar.stop()  # before anything is printed below it
         if kind is KeyboardInterrupt:
-            raise _interrupted() from None
+            raise interrupted() from None
 
     def start_part(self, part: Part, *others: Part) -> ProgressBar:
         super().start_part(part, *others)
@@ -95,55 +83,6 @@ class ProgressBar(Progress):
         self._bar.update(
             self._task, completed=share, current=self.current, status=status, figures=self.figures
         )
-
-
-@contextmanager
-def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """The progress of reading and embedding files: a bar on a terminal, or lines in a log file."""
-    with rich_progress.Progress(
-        TextColumn("reading {task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:.0f} %"),
-        rich_progress.TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        tasks: dict[str, Any] = {}
-        began: dict[str, float] = {}
-        next_line = time.monotonic() + READING_SECONDS
-
-        def on_progress(file: str, done: int, total: int) -> None:
-            nonlocal next_line
-            now = time.monotonic()
-            if file not in tasks:
-                tasks[file], began[file] = progress.add_task(file, total=total), now
-            progress.update(tasks[file], completed=done, total=total)
-            if not console.is_terminal and now >= next_line and 0 < done < total:
-                left = format_duration((now - began[file]) * (total - done) / done)
-                print_line(f"reading {file}: {done / total:.0%} · {left} left")
-                next_line = now + READING_SECONDS
-
-        try:
-            yield on_progress
-        except KeyboardInterrupt:
-            raise _interrupted() from None
-
-
-def read_source(
-    source: TableSource, *, needs_candidates: bool = True, device: str = "auto"
-) -> Examples:
-    """Read the examples of a source, and print how, and which pictures were skipped."""
-    from ltpll.cleaning.dataset import read_examples
-
-    with reading_progress() as on_progress:
-        examples = read_examples(
-            source, needs_candidates=needs_candidates, device=device, on_progress=on_progress
-        )
-    for note in examples.table.notes:
-        print_line(note)
-    print_skipped(examples.problems)
-    return examples
 
 
 @contextmanager

@@ -5,8 +5,10 @@ The run folder is what predict, clean, review, report and export read.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,13 +76,7 @@ def train(
 
 def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) -> None:
     """Read a table, train a run on it, and print what was read and how good the result is."""
-    from ltpll.cleaning.pipeline import table_run, train_table_run
-    from ltpll.cli.progress import (
-        ProgressBar,
-        prepare_run,
-        read_source,
-        torchrun_processes,
-    )
+    from ltpll.cli.reading import read_source
     from ltpll.tables.class_files import read_prior
 
     if job.data.table is None:
@@ -98,11 +94,18 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
         if file is not None and Path(file).expanduser().resolve().is_relative_to(out.resolve()):
             problem = f"{file} is in the run {out}, which --fresh discards"
             raise InputError(f"{problem}: copy it to another folder, or choose another --out.")
+    # Errors in a table come before torch is imported; processes of torchrun meet first.
+    read = partial(read_source, source, device=job.run.device)
+    examples = None if "RANK" in os.environ else _with_answers(read(), source, files)
+    from ltpll.cleaning.pipeline import table_run, train_table_run
+    from ltpll.cli.progress import ProgressBar, prepare_run, torchrun_processes
+
     with torchrun_processes(job.run.device) as (world, own_device):
         if source.backbone is not None and not world.alone:
             problem = "Several processes would all do the same work first"
             raise InputError(f"{problem}: run `ltpll embed`, then train with --features.")
-        examples = _with_answers(read_source(source, device=job.run.device), source, files)
+        if examples is None:
+            examples = _with_answers(read(), source, files)
         reads_texts = settings.backbone is not None and source.images is None
         if reads_texts and not (examples.encoder and examples.encoder.has_texts):
             problem = "A backbone is for pictures or texts: give a folder with --images, or name"
@@ -131,9 +134,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
 
 def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSource:
     """What is read: the table, its pictures or features, and how pictures are preprocessed."""
-    from ltpll.backbones import Backbone, Preprocessing
     from ltpll.cleaning.dataset import TableSource
-    from ltpll.columns.texts import PretrainedText
 
     files = job.data
     images, features = (
@@ -142,13 +143,21 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     if path.is_dir() and features is None:
         images = images or path
     backbone, texts = None, None
-    preprocessing = None if files.side is None else Preprocessing(files.side)
+    preprocessing = None
+    if files.side is not None:
+        from ltpll.backbones import Preprocessing
+
+        preprocessing = Preprocessing(files.side)
     if settings.backbone is not None and images is None:
+        from ltpll.columns.texts import PretrainedText
+
         texts = PretrainedText(settings.backbone, job.run.device)
     elif settings.backbone is not None:
         if files.side is not None:
             problem = "The backbone decides the size of the pictures"
             raise InputError(f"{problem}: leave data.side out.")
+        from ltpll.backbones import Backbone
+
         backbone = Backbone.from_pretrained(settings.backbone)
         preprocessing = backbone.preprocessing
         if settings.finetune != "none":
@@ -160,7 +169,7 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
         features,
         preprocessing=preprocessing,
         backbone=backbone,
-        encoder=job.columns.encoder(texts) if images is None or backbone is not None else None,
+        encoder=partial(job.columns.encoder, texts) if images is None or backbone else None,
         on_error=files.on_error,
     )
 

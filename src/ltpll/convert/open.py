@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ltpll.candidates import Candidates
 from ltpll.convert.coco import read_coco
 from ltpll.convert.detections import PICTURE, read_megadetector, read_speciesnet
 from ltpll.convert.examples import Converted, JsonFile
@@ -20,6 +19,9 @@ from ltpll.tables.opening import open_table
 from ltpll.tables.read_tables import LabelTable, read_table
 from ltpll.tables.reading import DEFAULT_READING, HELD_OUT, TRAINING, Reading
 from ltpll.tables.streaming import ArrowTable, ReadProgress, require_file
+
+if TYPE_CHECKING:
+    from ltpll.candidates import Candidates
 
 MATLAB = ".mat"
 Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ HOW = ("auto", "sets", "average")
 # Per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class.
 TOLERANCE = 0.001
 MOST_STEPS = 5_000
+REMEMBERED = 32  # estimates: the members of a committee have the same folds
 DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
 
@@ -169,6 +171,29 @@ def estimate_prior(
     in_range(width, "width", 0)
     candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
+    key = (_digest(candidates), how, width, tuple(np.ravel(missing).tolist()))
+    found = _remembered.get(key)
+    if found is None:
+        if len(_remembered) >= REMEMBERED:
+            _remembered.clear()
+        found = _remembered[key] = _estimated(candidates, how, width, missing)
+    return found
+
+
+_remembered: dict[Any, PriorEstimate] = {}
+
+
+def _digest(candidates: Candidates) -> bytes:
+    """A hash of all that an estimate depends on."""
+    found = hashlib.sha256(repr(candidates.classes).encode())
+    for part in (candidates.offsets, candidates.labels, candidates.groups):
+        found.update(b"-" if part is None else np.ascontiguousarray(part.cpu().numpy()).data)
+    return found.digest()
+
+
+def _estimated(
+    candidates: Candidates, how: How, width: float, missing: float | Sequence[float]
+) -> PriorEstimate:
     sets = distinct_sets(candidates)
     groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
     decision = decide_regime(sets, groups)

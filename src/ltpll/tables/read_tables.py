@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import is_frame
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import SetRules
@@ -38,6 +37,9 @@ from ltpll.tables.set_columns import (
     sorted_class_names,
 )
 from ltpll.tables.streaming import ReadProgress, Table
+
+if TYPE_CHECKING:
+    from ltpll.candidates import Candidates
 
 # The column of true labels, unless another one is named or this one holds the annotations.
 TRUE_LABEL = "label"

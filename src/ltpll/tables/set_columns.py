@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.candidates import Candidates
 from ltpll.candidates.cells import EVERY, EXCLUDES, CollectedSets, TextSets, names_to_numbers
 from ltpll.candidates.expressions import SetRules, class_sets
 from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
@@ -26,6 +25,9 @@ from ltpll.tables.columns import (
 )
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.streaming import Table, TableBatch
+
+if TYPE_CHECKING:
+    from ltpll.candidates import Candidates
 
 BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
@@ -173,6 +175,8 @@ def candidates_in(
         if classes is None and rules.taxonomy is None:
             classes = sets.names
     found = class_sets(entries, classes, rules, order=order, row=sets.row)
+    from ltpll.candidates import Candidates  # torch, which takes seconds: errors come before it
+
     return Candidates.from_sets(found, sets.row, scores)
 
 

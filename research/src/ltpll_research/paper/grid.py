@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -149,8 +148,11 @@ def numbers_of(words: Sequence[str]) -> list[str]:
 
 
 def identity(config: Mapping[str, Any]) -> str:
-    """A key that equal experiments share: all but the precision, which depends on the device."""
-    kept = {key: value for key, value in config.items() if key not in ("precision", "experiment")}
+    """A key that equal experiments of all editions share, whatever the precision, which depends on
+    the device.
+    """
+    left_out = ("precision", "experiment", "edition")
+    kept = {key: value for key, value in config.items() if key not in left_out}
     return json.dumps(kept, sort_keys=True)
 
 
@@ -161,9 +163,10 @@ class Finished:
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, dict[int, Record]] = {}  # by edition
         for record in records:
-            self._records.setdefault(identity(record["config"]), record)
+            same = self._records.setdefault(identity(record["config"]), {})
+            same.setdefault(record["config"].get("edition", FIRST_EDITION), record)
 
     @classmethod
     def under(cls, *folders: Path) -> Finished:
@@ -175,18 +178,19 @@ class Finished:
         return self.get(experiment) is not None
 
     def get(self, experiment: Experiment) -> Record | None:
-        return self._records.get(identity(experiment.config()))
+        return self._editions(experiment).get(experiment.edition)
+
+    def _editions(self, experiment: Experiment) -> Mapping[int, Record]:
+        return self._records.get(identity(experiment.config()), {})
 
     def newest(self, experiments: Sequence[Experiment]) -> list[Record]:
         """The records of those experiments that are finished, of the newest edition that has any.
 
         Editions are never averaged.
         """
-        for edition in range(EDITION, FIRST_EDITION - 1, -1):
-            found = [self.get(replace(experiment, edition=edition)) for experiment in experiments]
-            if any(found):
-                return [record for record in found if record is not None]
-        return []
+        found = [self._editions(experiment) for experiment in experiments]
+        newest = max((edition for editions in found for edition in editions), default=EDITION)
+        return [editions[newest] for editions in found if newest in editions]
 
     def all(self) -> list[Record]:
-        return list(self._records.values())
+        return [record for editions in self._records.values() for record in editions.values()]
