@@ -43,12 +43,15 @@ CASES = {
         {"method": "pico", "rebalancer": "records", "images": True, "epochs": 1},
         {"method": "proden", "rebalancer": "records", "on_nan": "skip", "poisoned": True},
         {"method": "purifying", "rebalancer": "records", "epochs": 4},
+        {"method": "corr", "rebalancer": "anchor", "blocks": True},
+        {"method": "proden", "rebalancer": "none", "on_nan": "skip", "blocks": True},
     ],
     3: [
         *({"method": "corr", "rebalancer": "records", "extras": [name]} for name in sorted(EXTRAS)),
         {"method": "corr", "rebalancer": "oracle-la", "extras": sorted(EXTRAS)},
         {"method": "htc", "rebalancer": "none", "extras": ["mixup", "sfn"], "epochs": 4},
         {"method": "cavl", "rebalancer": "oracle-la"},
+        {"method": "corr", "rebalancer": "records", "blocks": True},
     ],
 }
 
