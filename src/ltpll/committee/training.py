@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
+from ltpll.columns.bins import BINS
 from ltpll.committee.members import (
     Member,
     NetworkMember,
@@ -173,9 +174,6 @@ class CommitteeTraining:
         runs += [(member, last) for member in self.members]
         self._numbers = {run: number for number, run in enumerate(runs, len(self.parts))}
         self.parts += [self._part(*run) for run in runs]
-        binned = any(isinstance(one, NetworkMember) and one.bins for one in members)
-        self._bins = PiecewiseLinear().fit(x) if binned else None
-        self._in_bins = None if self._bins is None else self._bins.transform(x)
 
     def _part(self, member: Member, k: int) -> Part:
         n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
@@ -209,7 +207,9 @@ class CommitteeTraining:
         """
         networks = [one.classifier for one in self.members if isinstance(one, NetworkMember)]
         rows = sum(part.epochs * part.cost for part in self.parts)
-        widest = self.x if self._in_bins is None else self._in_bins
+        binned = any(isinstance(one, NetworkMember) and one.bins for one in self.members)
+        width = self.x.shape[1] * (1 + BINS * binned)
+        widest = np.broadcast_to(np.float32(0), (len(self.x), width))  # takes no memory
         workers = parallel_runs(workers, networks, widest, rows, len(self.parts))
         return Stage(self.parts, workers, "members")
 
@@ -301,11 +301,18 @@ class CommitteeTraining:
 
     # ---- networks --------------------------------------------------------------------------------
 
+    @cached_property
+    def _bins(self) -> PiecewiseLinear:
+        return PiecewiseLinear().fit(self.x)
+
+    @cached_property
+    def _in_bins(self) -> npt.NDArray[Any]:
+        """The features in bins, of which there are many, and perhaps no member needs them."""
+        found: npt.NDArray[Any] = self._bins.transform(self.x)
+        return found
+
     def _input_of(self, member: NetworkMember) -> npt.NDArray[Any]:
-        if not member.bins:
-            return self.x
-        assert self._in_bins is not None
-        return self._in_bins
+        return self._in_bins if member.bins else self.x
 
     def _number(self, member: Member, k: int) -> int:
         return self._numbers[member, k]
