@@ -43,7 +43,7 @@ CASES = {
         {"method": "pico", "rebalancer": "records", "images": True, "epochs": 1},
         {"method": "proden", "rebalancer": "records", "on_nan": "skip", "poisoned": True},
         {"method": "purifying", "rebalancer": "records", "epochs": 4},
-        {"method": "corr", "rebalancer": "anchor", "blocks": True},
+        {"method": "corr", "rebalancer": "anchor", "blocks": True, "streamed": True},
         {"method": "proden", "rebalancer": "none", "on_nan": "skip", "blocks": True},
     ],
     3: [

@@ -562,7 +562,7 @@ class PartialLabelTrainer:
         self._runner = Runner(
             self._nonfinite.guard(self.step, targets),
             self._draw_from,
-            self.inputs.__getitem__,
+            self.inputs.read,
             self._phase,
             self.engine,
             self.generator,
