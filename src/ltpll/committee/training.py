@@ -57,6 +57,8 @@ TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried o
 MOST_KEPT = 3  # members after the trial
 ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
+ROWS_AT_ONCE = 20_000  # that are read in bins for a prediction
+MOST_BYTES = 2**28  # of all rows in bins that are kept in memory
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
@@ -76,8 +78,15 @@ class FittedMember(NamedTuple):
 
     def probabilities(self, x: npt.NDArray[Any], shared: Numbers) -> Shares:
         """What it predicts where classes have the shares that all members agree on."""
-        encoded = x if self.bins is None else self.bins.transform(x)
-        return with_shares(all_classes(self.classifier, encoded, len(shared)), self.mean, shared)
+        n_classes = len(shared)
+        if self.bins is None:
+            found = all_classes(self.classifier, x, n_classes)
+        else:
+            found = np.empty((len(x), n_classes), dtype=np.float32)
+            for first in range(0, len(x), ROWS_AT_ONCE):
+                rows = slice(first, first + ROWS_AT_ONCE)
+                found[rows] = all_classes(self.classifier, self.bins.transform(x[rows]), n_classes)
+        return with_shares(found, self.mean, shared)
 
 
 class TrainedCommittee(NamedTuple):
@@ -109,6 +118,18 @@ class _Tried:
     @property
     def mean(self) -> Numbers:
         return floored_shares(self.out_of_fold.mean(0, dtype=np.float64), len(self.out_of_fold))
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsInBins:
+    """Features that are put into bins when some rows are read."""
+
+    x: npt.NDArray[Any]
+    bins: PiecewiseLinear
+
+    def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self.bins.transform(self.x[rows])
+        return found
 
 
 class CommitteeTraining:
@@ -306,12 +327,12 @@ class CommitteeTraining:
         return PiecewiseLinear().fit(self.x)
 
     @cached_property
-    def _in_bins(self) -> npt.NDArray[Any]:
+    def _in_bins(self) -> npt.NDArray[Any] | _RowsInBins:
         """The features in bins, of which there are many, and perhaps no member needs them."""
-        found: npt.NDArray[Any] = self._bins.transform(self.x)
-        return found
+        found = _RowsInBins(self.x, self._bins)
+        return found if found[:1].nbytes * len(self.x) > MOST_BYTES else found[:]
 
-    def _input_of(self, member: NetworkMember) -> npt.NDArray[Any]:
+    def _input_of(self, member: NetworkMember) -> npt.NDArray[Any] | _RowsInBins:
         return self._in_bins if member.bins else self.x
 
     def _number(self, member: Member, k: int) -> int:
