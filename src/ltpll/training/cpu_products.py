@@ -12,9 +12,9 @@ ROUNDING = 1e-5  # of sums of float32 numbers; sums of bfloat16 products differ 
 
 @contextmanager
 def fast_products() -> Iterator[None]:
-    """Let oneDNN multiply matrices if it is exact, as it is on CPUs without units for bfloat16.
+    """Let oneDNN multiply matrices if it is exact, as it is on CPUs that do not round to bfloat16.
 
-    It is up to twice as fast as MKL.
+    It is up to twice as fast as MKL. A resumed run has to choose the same, so speed does not count.
     """
     before = torch.get_float32_matmul_precision()
     x = (torch.arange(256 * 256) * 0.618).frac().view(256, 256)
