@@ -790,3 +790,18 @@ def test_a_small_table_of_many_features_does_not_diverge():
     assert classifier.history_[0]["lr"] == pytest.approx(0.005)
     few = PartialLabelClassifier(rebalancer="none", epochs=1, threads=1).fit(x[:, :128], sets)
     assert few.history_[0]["lr"] == pytest.approx(0.05)
+
+
+def test_networks_of_the_package_have_channels_last_and_those_of_others_stay_as_they_are():
+    x = np.random.default_rng(0).integers(0, 256, (20, 3, 8, 8), dtype=np.uint8)
+    sets = uniform_candidates(np.arange(20) % 4, 4, 0.3, seed=0)
+    own = build_model("small-cnn", 0, n_classes=4, n_channels=3, width=4)
+    for model, expected in (("small-cnn", True), (own, False)):
+        classifier = PartialLabelClassifier(model=model, epochs=1, device="cpu", threads=1)
+        classifier.fit(x, sets)
+        loaded = (
+            PartialLabelClassifier.from_content(*classifier.content(), "cpu") if expected else None
+        )
+        for fitted in filter(None, (classifier, loaded)):
+            weight = fitted.model_.encoder[3].weight
+            assert weight.is_contiguous(memory_format=torch.channels_last) == expected

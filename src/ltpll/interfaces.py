@@ -347,6 +347,8 @@ class Rebalancer(Part):
     """Whether `log_prior` is estimated during training, so that comparing it with the true prior
     makes sense.
     """
+    observes_logits: ClassVar[bool] = True
+    """Whether `observe` reads the logits, which several processes would have to exchange."""
     because: str = ""
     """What was chosen at the start of the training and why, in one sentence.
 

@@ -109,6 +109,10 @@ class CandidateTargets(Targets):
     def on_candidates(self, index: Tensor) -> Tensor:
         return self.candidates.gather_values(self.values, self.candidates.rows(index).where)
 
+    def set_on_candidates(self, index: Tensor, values: Tensor) -> None:
+        """Store what `on_candidates` has returned, perhaps in another process."""
+        self.candidates.scatter_values(self.values, self.candidates.rows(index).where, values)
+
     def mean(self) -> Tensor:
         sets, device = self.candidates, self.values.device
         total = torch.zeros(sets.n_classes, dtype=torch.float64, device=device)

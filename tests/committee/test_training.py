@@ -94,6 +94,15 @@ def test_progress_follows_the_order_of_training_and_ends_at_the_whole(whole):
     assert list(found.weights) == ["linear", "bins", "lifting", "forest"]
 
 
+def test_many_rows_are_put_into_bins_only_when_they_are_read(whole, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 60 * 34 * 4 - 1)  # 2 columns with 16 bins each
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+    found, _ = run()
+    np.testing.assert_array_equal(found.out_of_fold, whole[0].out_of_fold)
+    np.testing.assert_allclose(found.own, whole[0].own, rtol=1e-5)
+    assert not isinstance(training()._in_bins, np.ndarray)
+
+
 def test_rows_are_predicted_by_members_that_were_not_trained_on_them(monkeypatch):
     seen = []
     predicted = module.predicted

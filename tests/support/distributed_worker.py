@@ -10,6 +10,7 @@ import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.training import distributed
+from ltpll.training import distributed, inputs, row_blocks
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import previous_checkpoint
 from ltpll.training.distributed import World, is_loss_of_a_process
@@ -105,12 +106,24 @@ def state(trained):
 
 
 def trained_to_the_end(options, world):
-    """The state after the last epoch."""
+    """The state after the last epoch; several processes train in blocks of rows, or stream their
+    inputs, if the options say so."""
+    options = dict(options)
+    in_blocks, streams = (
+        options.pop(name, False) and world is not None for name in ("blocks", "streamed")
+    )
     x, candidates, y = problem(options.get("images", False))
     trained = trainer(world=world, **options)
-    with warnings.catch_warnings():
+    values = 6 if in_blocks else row_blocks.VALUES
+    with (
+        warnings.catch_warnings(),
+        mock.patch.object(row_blocks, "VALUES", values),
+        mock.patch.object(inputs, "fits", return_value=not streams),
+    ):
         warnings.simplefilter("ignore")
         trained.fit(x, candidates, [Evaluate(x, y, y)])
+        assert trained._steps_in_blocks(trained.batch_size) == in_blocks
+        assert trained.inputs.streamed == streams
     skipped = torch.tensor([record.get("skipped", 0) for record in trained.history])
     return {**state(trained), "predicted": trained.outputs(x).logits[0].cpu(), "skipped": skipped}
 

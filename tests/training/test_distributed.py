@@ -43,6 +43,8 @@ CASES = {
         {"method": "pico", "rebalancer": "records", "images": True, "epochs": 1},
         {"method": "proden", "rebalancer": "records", "on_nan": "skip", "poisoned": True},
         {"method": "purifying", "rebalancer": "records", "epochs": 4},
+        {"method": "corr", "rebalancer": "anchor", "blocks": True, "streamed": True},
+        {"method": "proden", "rebalancer": "none", "on_nan": "skip", "blocks": True},
     ],
     3: [
         *({"method": "corr", "rebalancer": "records", "extras": [name]} for name in sorted(EXTRAS)),
@@ -53,6 +55,7 @@ CASES = {
             "chosen": {"contrast_from": (1, 2), "ramp_epochs": 2, "width": 16},
         },
         {"method": "cavl", "rebalancer": "oracle-la"},
+        {"method": "corr", "rebalancer": "records", "blocks": True},
     ],
 }
 

@@ -61,6 +61,16 @@ def test_streamed_rows_are_the_rows_in_any_order_and_layout(tmp_path, layout, st
     assert torch.equal(streaming[rows], held[rows])
 
 
+def test_of_streamed_rows_a_process_reads_its_own(streamed):
+    x = torch.arange(1.0, 13.0).view(6, 2)
+    rows, places = torch.tensor([5, 1, 4]), torch.tensor([0, 2])
+    expected = torch.stack([x[5], torch.zeros(2), x[4]])
+    streaming = Inputs(x, CPU)
+    assert torch.equal(streaming.read(rows, places), expected)
+    streaming.announce(rows, places)
+    assert torch.equal(streaming.read(rows, places), expected)
+
+
 @pytest.mark.parametrize("method", ["proden", "corr", "solar"])
 def test_streamed_pictures_train_to_the_weights_and_targets_of_pictures_in_memory(
     tmp_path, method, monkeypatch

@@ -12,7 +12,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.extras import Mixup
 from ltpll.models import build_model
 from ltpll.rebalancers import RECORDS, Anchor, EpochRECORDS, SetEvidence
-from ltpll.training import fold_training, lockstep
+from ltpll.training import cpu_products, fold_training
 from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.fold_training import FoldRun, LockstepRuns, in_lockstep
 from ltpll.training.lockstep import LockstepSampler, LockstepTrainer, StackedLinear, lockstep_key
@@ -181,9 +181,9 @@ def test_runs_are_joined_if_their_settings_and_inputs_are_the_same_and_memory_al
 
 def test_faster_products_are_used_only_if_they_are_exact(monkeypatch):
     before = torch.get_float32_matmul_precision()
-    with lockstep.fast_products():
+    with cpu_products.fast_products():
         assert torch.get_float32_matmul_precision() == "medium"
     assert torch.get_float32_matmul_precision() == before
-    monkeypatch.setattr(lockstep, "ROUNDING", -1.0)
-    with lockstep.fast_products():
+    monkeypatch.setattr(cpu_products, "ROUNDING", -1.0)
+    with cpu_products.fast_products():
         assert torch.get_float32_matmul_precision() == before

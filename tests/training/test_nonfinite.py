@@ -15,8 +15,8 @@ from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.nonfinite import (
     SkipNonFinite,
     StopOnNonFinite,
-    _rows_not_finite,
     all_finite,
+    marks_of_rows,
 )
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
@@ -33,7 +33,7 @@ def test_rows_with_a_number_that_is_not_finite_are_found_and_large_ones_are_not(
     expected = [
         not all(math.isfinite(v) for part in parts for v in part[row].tolist()) for row in range(5)
     ]
-    assert _rows_not_finite(parts).tolist() == expected
+    assert marks_of_rows(parts)[:, 0].isnan().tolist() == expected
     for each, copy in zip(parts, copies, strict=True):
         torch.testing.assert_close(
             each, copy, equal_nan=True, rtol=0, atol=0

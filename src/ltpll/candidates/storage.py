@@ -362,7 +362,7 @@ class Candidates:
         if self._even:
             flat.view(-1, self.max_size).index_copy_(0, where, values)
         else:
-            flat.scatter_(0, where.view(-1), values.view(-1))
+            flat.scatter_(0, where.view(-1), values.reshape(-1))
 
     @overload
     def __getitem__(self, index: Tensor) -> Tensor: ...

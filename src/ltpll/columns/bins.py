@@ -86,8 +86,12 @@ class PiecewiseLinear(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns, followed by their bins, (rows, columns and bins)."""
         check_is_fitted(self)
         x = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        parts = [in_bins(x[:, i], edges) for i, edges in enumerate(self.edges_)]
-        return np.concatenate([x, *parts], axis=1, dtype=x.dtype, casting="same_kind")
+        ends = np.cumsum([x.shape[1], *(max(0, len(edges) - 1) for edges in self.edges_)])
+        whole = np.empty((len(x), ends[-1]), dtype=x.dtype)
+        whole[:, : x.shape[1]] = x
+        for i, edges in enumerate(self.edges_):
+            whole[:, ends[i] : ends[i + 1]] = in_bins(x[:, i], edges)
+        return whole
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """The names of the columns and their bins."""

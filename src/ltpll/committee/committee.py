@@ -52,6 +52,7 @@ from ltpll.validation import whole_number
 
 KIND = "committee"
 STEPS = 2000  # of each network, as of one that predicts alone: shorter ones lose rare classes
+VALUES_AT_ONCE = 2**23  # of features in double precision
 MOST_NAMED = 3  # members in the sentence about the weights
 LEAST_NAMED = 0.1
 
@@ -199,7 +200,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         overall = overall_share(shares, sets) if several else shares
         self.truth_missing_ = 0.0 if overall == NEVER else float(overall)
 
-    def checked_inputs(self, X: Any, *, reset: bool) -> npt.NDArray[np.float64]:
+    def checked_inputs(self, X: Any, *, reset: bool) -> npt.NDArray[np.floating[Any]]:
         """Features as scikit-learn checks them; `reset` stores their number and names."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
@@ -210,18 +211,26 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         if len(getattr(X, "shape", (0, 0))) == 4:
             raise InputError("A committee takes features: give images to PartialLabelClassifier.")
         least = 2 if reset else 1
-        how: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least}
-        checked: npt.NDArray[np.float64] = validate_data(self, X, reset=reset, **how)
+        how: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_min_samples": least}
+        checked: npt.NDArray[np.floating[Any]] = validate_data(self, X, reset=reset, **how)
         return checked
 
     def _features(self, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
         """The features, centred and scaled in double precision, which float32 may need."""
         x = self.checked_inputs(X, reset=reset)
+        size = max(1, VALUES_AT_ONCE // x.shape[1])
+        blocks = [x[start : start + size] for start in range(0, len(x), size)]
         if reset:
-            self._scaler = StandardScaler().fit(x)
+            self._scaler = StandardScaler()
+            for block in blocks:
+                self._scaler.partial_fit(block.astype(np.float64, copy=False))
             if self.views == SCALED:
                 self._scaler.scale_[:] = np.sqrt(self._scaler.var_.mean()) or 1.0
-        return np.asarray(self._scaler.transform(x), dtype=np.float32)
+        scaled = np.empty(x.shape, dtype=np.float32)
+        for number, block in enumerate(blocks):
+            whole = (block - self._scaler.mean_) / self._scaler.scale_
+            scaled[number * size : number * size + len(block)] = whole
+        return scaled
 
     def _members(
         self, x: Any, base: PartialLabelClassifier, seed: int, grouped: bool
@@ -257,8 +266,9 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         sets = training.candidates
         unseen, own = inside_sets(found.out_of_fold, sets), inside_sets(found.own, sets)
         self.class_prior_ = floored_shares(unseen.mean(0), len(unseen))
-        soft = initial_targets(sets, "classes")
-        soft[torch.arange(len(sets))] = torch.from_numpy((unseen + own) / 2)
+        soft = initial_targets(sets)
+        for rows in sets.row_blocks(sets.n_classes):
+            soft[rows] = torch.from_numpy((unseen[rows] + own[rows]) / 2)
         self.transduced_ = transduce(soft, sets)
         return self
 

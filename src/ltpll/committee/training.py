@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.columns import PiecewiseLinear
+from ltpll.columns.bins import BINS
 from ltpll.committee.members import (
     Member,
     NetworkMember,
@@ -57,6 +58,8 @@ TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried o
 MOST_KEPT = 3  # members after the trial
 ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
+ROWS_AT_ONCE = 20_000  # that are read in bins for a prediction
+MOST_BYTES = 2**28  # of all rows in bins that are kept in memory
 CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 LEAST_SOFT = 1e-4  # that a candidate weighs for a network that learns from soft labels
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
@@ -77,8 +80,15 @@ class FittedMember(NamedTuple):
 
     def probabilities(self, x: npt.NDArray[Any], shared: Numbers) -> Shares:
         """What it predicts where classes have the shares that all members agree on."""
-        encoded = x if self.bins is None else self.bins.transform(x)
-        return with_shares(all_classes(self.classifier, encoded, len(shared)), self.mean, shared)
+        n_classes = len(shared)
+        if self.bins is None:
+            found = all_classes(self.classifier, x, n_classes)
+        else:
+            found = np.empty((len(x), n_classes), dtype=np.float32)
+            for first in range(0, len(x), ROWS_AT_ONCE):
+                rows = slice(first, first + ROWS_AT_ONCE)
+                found[rows] = all_classes(self.classifier, self.bins.transform(x[rows]), n_classes)
+        return with_shares(found, self.mean, shared)
 
 
 class TrainedCommittee(NamedTuple):
@@ -110,6 +120,18 @@ class _Tried:
     @property
     def mean(self) -> Numbers:
         return floored_shares(self.out_of_fold.mean(0, dtype=np.float64), len(self.out_of_fold))
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsInBins:
+    """Features that are put into bins when some rows are read."""
+
+    x: npt.NDArray[Any]
+    bins: PiecewiseLinear
+
+    def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self.bins.transform(self.x[rows])
+        return found
 
 
 class CommitteeTraining:
@@ -177,9 +199,6 @@ class CommitteeTraining:
         runs += [(member, last) for member in self.members]
         self._numbers = {run: number for number, run in enumerate(runs, len(self.parts))}
         self.parts += [self._part(*run) for run in runs]
-        binned = any(isinstance(one, NetworkMember) and one.bins for one in members)
-        self._bins = PiecewiseLinear().fit(x) if binned else None
-        self._in_bins = None if self._bins is None else self._bins.transform(x)
 
     def _part(self, member: Member, k: int) -> Part:
         n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
@@ -213,7 +232,9 @@ class CommitteeTraining:
         """
         networks = [one.classifier for one in self.members if isinstance(one, NetworkMember)]
         rows = sum(part.epochs * part.cost for part in self.parts)
-        widest = self.x if self._in_bins is None else self._in_bins
+        binned = any(isinstance(one, NetworkMember) and one.bins for one in self.members)
+        width = self.x.shape[1] * (1 + BINS * binned)
+        widest = np.broadcast_to(np.float32(0), (len(self.x), width))  # takes no memory
         workers = parallel_runs(workers, networks, widest, rows, len(self.parts))
         return Stage(self.parts, workers, "members")
 
@@ -302,11 +323,18 @@ class CommitteeTraining:
 
     # ---- networks --------------------------------------------------------------------------------
 
-    def _input_of(self, member: NetworkMember) -> npt.NDArray[Any]:
-        if not member.bins:
-            return self.x
-        assert self._in_bins is not None
-        return self._in_bins
+    @cached_property
+    def _bins(self) -> PiecewiseLinear:
+        return PiecewiseLinear().fit(self.x)
+
+    @cached_property
+    def _in_bins(self) -> npt.NDArray[Any] | _RowsInBins:
+        """The features in bins, of which there are many, and perhaps no member needs them."""
+        found = _RowsInBins(self.x, self._bins)
+        return found if found[:1].nbytes * len(self.x) > MOST_BYTES else found[:]
+
+    def _input_of(self, member: NetworkMember) -> npt.NDArray[Any] | _RowsInBins:
+        return self._in_bins if member.bins else self.x
 
     def _number(self, member: Member, k: int) -> int:
         return self._numbers[member, k]

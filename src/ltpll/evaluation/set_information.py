@@ -111,7 +111,7 @@ def set_probabilities(
 
     Both are sums over the candidates of a row, times their weights if they have any, (rows,).
     """
-    found = _of_all_classes(probabilities, candidates)
+    found = np.asarray(probabilities)
     if len(found) != len(candidates):
         raise InputError(
             f"Give one row of probabilities per set, not {counted(len(found), 'row')} for "
@@ -119,8 +119,13 @@ def set_probabilities(
         )
     rows, labels = _rows_and_labels(candidates)
     weights = _relative_weights(candidates)
-    by_features = np.bincount(rows, weights=weights * found[rows, labels])
-    by_mean = np.bincount(rows, weights=weights * found.mean(0)[labels])
+    known = np.flatnonzero(labels < found.shape[1])  # classes that were seen in training
+    inside = np.zeros(len(labels))
+    inside[known] = found[rows[known], labels[known]]
+    means = np.zeros(candidates.n_classes)
+    means[: found.shape[1]] = found.mean(0, dtype=np.float64)
+    by_features = np.bincount(rows, weights=weights * inside)
+    by_mean = np.bincount(rows, weights=weights * means[labels])
     return np.maximum(by_features, TINY), np.maximum(by_mean, TINY)
 
 

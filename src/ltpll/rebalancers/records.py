@@ -38,6 +38,7 @@ class RECORDS(Rebalancer):
 
     name = "records"
     estimates_prior = True
+    observes_logits = False
     mean_feature: Tensor
 
     def __init__(self, momentum: Fraction = 0.9) -> None:

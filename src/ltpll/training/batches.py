@@ -57,12 +57,12 @@ class BatchSampler:
         return {**draws, "rows": self.rows}
 
     def batches(
-        self, draw: DrawViews, announce: Callable[[Tensor], None] = lambda rows: None
+        self, draw: DrawViews, announce: Callable[..., None] = lambda rows, *places: None
     ) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """Yield the rows of the remaining batches and the views of this process's share of them.
 
         `step` is incremented before a batch is yielded. `draw` draws the views of some rows; after
-        each draw, `announce` is called with the rows of the next one.
+        each draw, `announce` is called as `draw` will be for the next one.
         """
         order = self._draw("order", self._draw_order, again=self.step > 0)
         chunks = order.split(self.size * self.batches_per_draw)
@@ -71,17 +71,24 @@ class BatchSampler:
             done = max(self.step - number * self.batches_per_draw, 0)
             if done >= len(batches):
                 continue
-            places = torch.arange(len(rows), device=rows.device).split(self.size)
-            shares = [place[self.world.own_rows(len(place))] for place in places]
-            chosen = () if self.world.alone else (torch.cat(shares),)
-            views = self._draw("views", partial(draw, rows, *chosen), again=done > 0)
+            shares = self._shares(rows)
+            views = self._draw("views", partial(draw, *self._own(rows)), again=done > 0)
             if number + 1 < len(chunks):
-                announce(chunks[number + 1])
+                announce(*self._own(chunks[number + 1]))
             sizes = [len(share) for share in shares]
             views_of = (view.split(sizes) for view in views)
             for index, *batch_views in list(zip(batches, *views_of, strict=True))[done:]:
                 self.step += 1
                 yield index, tuple(batch_views)
+
+    def _shares(self, rows: Tensor) -> list[Tensor]:
+        """The places of this process's share of each batch of a draw."""
+        places = torch.arange(len(rows), device=rows.device).split(self.size)
+        return [place[self.world.own_rows(len(place))] for place in places]
+
+    def _own(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The rows of a draw, with this process's places unless it is alone."""
+        return (rows,) if self.world.alone else (rows, torch.cat(self._shares(rows)))
 
     def restart(self) -> None:
         """Begin the next epoch."""

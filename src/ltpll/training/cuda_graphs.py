@@ -138,7 +138,8 @@ class Runner:
     Args:
         step: The training step.
         draw: Draws the views of some inputs, or of only those at some places.
-        inputs_of: Copies the inputs of some rows to the device; this is not recorded.
+        inputs_of: Copies the inputs of some rows to the device, at least those at some places; this
+            is not recorded.
         phase: Returns everything that Python decides inside a step; one graph is recorded for each
             value.
         engine: A chosen engine.
@@ -150,7 +151,7 @@ class Runner:
         self,
         step: StepFunction,
         draw: DrawViews,
-        inputs_of: Callable[[Tensor], Tensor],
+        inputs_of: Callable[[Tensor, Tensor | None], Tensor],
         phase: Callable[[], Hashable],
         engine: str,
         generator: torch.Generator,
@@ -172,7 +173,7 @@ class Runner:
 
             self.step = replay_step
         self.draw: DrawViews = lambda rows, places=None: draw_views(
-            inputs_of(rows), *(() if places is None else (places,))
+            inputs_of(rows, places), *(() if places is None else (places,))
         )
 
     @contextmanager

@@ -84,6 +84,13 @@ class World:
         whole = gathered.split([part.shape[1] for part in parts], dim=1)
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
+    def gather_features(self, outputs: Outputs, n: int) -> Outputs:
+        """Gather the features for n rows without gradients, and leave out the logits."""
+        if self.alone:
+            return outputs
+        whole = self.gather_rows(torch.cat(outputs.features, dim=1), n)
+        return Outputs((), whole.chunk(len(outputs.features), dim=1))
+
     def whole_views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
         """Views of the whole batch, which are gathered only when they are accessed."""
         return views if self.alone else _Gathered(views, self, n)

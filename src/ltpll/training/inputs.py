@@ -36,22 +36,27 @@ class Inputs:
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """These rows, on the device."""
+        return self.read(rows)
+
+    def read(self, rows: Tensor, places: Tensor | None = None) -> Tensor:
+        """These rows, on the device; if they are streamed, those not at `places` may be zero."""
         if not self.streamed:
             return self.x[rows]
         announced, self._announced = self._announced, None
         if announced is not None and announced[0] is rows:
             found = announced[1].result()
         else:
-            found = self._copied(rows.cpu(), self._buffer(len(rows)))
+            found = self._copied(rows.cpu(), self._buffer(len(rows)), places)
         found = found.to(self.device, non_blocking=True)
         return found.permute(0, 3, 1, 2) if self._channels_last else found
 
-    def announce(self, rows: Tensor) -> None:
-        """Say which rows are wanted next."""
+    def announce(self, rows: Tensor, places: Tensor | None = None) -> None:
+        """Say which rows are wanted next, of which only those at `places` are read."""
         if self.streamed:
             # The thread itself never calls CUDA, which would end the recording of a CUDA graph in
             # the main thread.
-            copy = self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+            places, buffer = None if places is None else places.cpu(), self._buffer(len(rows))
+            copy = self._thread.submit(self._copied, rows.cpu(), buffer, places)
             self._announced = (rows, copy)
 
     def _buffer(self, n: int) -> Tensor:
@@ -59,8 +64,12 @@ class Inputs:
         shape, dtype = self._stored.shape[1:], self._stored.dtype
         return torch.empty(n, *shape, dtype=dtype, pin_memory=self.device.type == "cuda")
 
-    def _copied(self, rows: Tensor, buffer: Tensor) -> Tensor:
-        return torch.index_select(self._stored, 0, rows, out=buffer)
+    def _copied(self, rows: Tensor, buffer: Tensor, places: Tensor | None) -> Tensor:
+        if places is None:
+            return torch.index_select(self._stored, 0, rows, out=buffer)
+        # Of several processes, each reads its own rows: otherwise all would read the whole file.
+        buffer.zero_()[places.cpu()] = self._stored[rows[places.cpu()]]
+        return buffer
 
 
 def fits(x: Tensor, device: torch.device) -> bool:

@@ -9,8 +9,7 @@ would have become alone, but for rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ from ltpll.interfaces import Outputs, Place, Rebalancer, Training, ViewKind
 from ltpll.parts import build_parts
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback
+from ltpll.training.cpu_products import fast_products
 from ltpll.training.distributed import current_world
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 from ltpll.views import FeatureViews, ViewSource
 
-ROUNDING = 1e-5  # of sums of float32 numbers; sums of bfloat16 products differ by far more
 MODELS = ("auto", "linear", "mlp")  # whose layers can be stacked
 
 
@@ -217,6 +216,7 @@ class LockstepTrainer(PartialLabelTrainer):
             chunk=first.chunk,
             threads=first.threads.wanted,
         )
+        self._together = n
 
     def fit_all(self, callbacks: Sequence[Callback] = ()) -> None:
         """Train all networks."""
@@ -276,24 +276,6 @@ def lockstep_key(classifier: Any, n: int) -> str:
     params = classifier.get_params(deep=False)
     del params["rebalancer"], params["goal"]
     return repr((classifier.schedule(n), sorted(params.items())))
-
-
-@contextmanager
-def fast_products() -> Iterator[None]:
-    """Let oneDNN multiply matrices if it is exact, as it is on CPUs that do not round to bfloat16.
-
-    It is up to twice as fast as MKL. A resumed run has to choose the same, so speed does not count.
-    """
-    before = torch.get_float32_matmul_precision()
-    x = (torch.arange(256 * 256) * 0.618).frac().view(256, 256)
-    exact = x @ x
-    try:
-        torch.set_float32_matmul_precision("medium")
-        if (x @ x - exact).abs().max() > ROUNDING * exact.abs().max():
-            torch.set_float32_matmul_precision(before)
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:

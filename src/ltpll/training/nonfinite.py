@@ -17,10 +17,10 @@ StepFunction = Callable[[Tensor, Sequence[Tensor]], Tensor]
 """A training step: takes row numbers and their views, returns the loss."""
 
 
-def _rows_not_finite(parts: Sequence[Tensor]) -> Tensor:
-    """Return which rows, (batch,), have a non-finite number in one of the (batch, …) parts."""
+def marks_of_rows(parts: Sequence[Tensor]) -> Tensor:
+    """NaN for rows with a non-finite number in one of the (batch, …) parts, else 0, (batch, 1)."""
     # Zero times a non-finite number is NaN, as is any sum with it: fewer kernels than tests.
-    return torch.cat([*parts], dim=1).mul_(0).sum(1) != 0
+    return torch.cat([*parts], dim=1).mul_(0).sum(1, keepdim=True)
 
 
 def not_finite_error(
@@ -90,7 +90,7 @@ class StopOnNonFinite(NonFinitePolicy):
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
         self._step += 1
-        bad = _rows_not_finite(parts)
+        bad = marks_of_rows(parts)[:, 0] != 0
         if not bad.is_cuda and math.isfinite(loss.detach()) and not bad.any():
             return  # which is faster
         any_bad = bad.any()
@@ -150,7 +150,8 @@ class SkipNonFinite(NonFinitePolicy):
         return guarded
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
-        self._bad.copy_((_rows_not_finite(parts).any() | ~torch.isfinite(loss.detach())).float())
+        bad = (marks_of_rows(parts) != 0).any()
+        self._bad.copy_((bad | ~torch.isfinite(loss.detach())).float())
 
     @torch.no_grad()
     def _block_update(self, *_: Any) -> None:

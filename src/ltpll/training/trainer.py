@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +37,12 @@ from ltpll.network.predictor import Array, Predictor, prediction_batch_size
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
-from ltpll.targets import Targets, initial_targets, restricted_softmax
+from ltpll.targets import CandidateTargets, Targets, initial_targets, restricted_softmax
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.checkpoint import ADVICE, add_checkpoint, usable_checkpoint
 from ltpll.training.compatibility import check_data, check_parts
+from ltpll.training.cpu_products import fast_products
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
@@ -50,8 +51,10 @@ from ltpll.training.nonfinite import (
     NonFinitePolicy,
     SkipNonFinite,
     StopOnNonFinite,
+    marks_of_rows,
     not_finite_error,
 )
+from ltpll.training.row_blocks import backward_in_blocks, rows_of_block, views_of
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.validation import chosen_device, in_range, whole_number
@@ -163,6 +166,7 @@ class PartialLabelTrainer:
         self.max_step = None if max_step is None else in_range(max_step, "max_step", 0, above=True)
         self.chunk = whole_number(chunk, 1, "chunk")
         self.drop_last = drop_last
+        self._together = 1  # rows that depend on each other
         self.seed = self.world.value_of_first_process(seed)
         self.threads = Threads(threads)
         self.views = views or Views()
@@ -283,6 +287,8 @@ class PartialLabelTrainer:
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from
         outside.
         """
+        if self._steps_in_blocks(len(index)):
+            return self._step_in_blocks(index, views)
         batch = Batch(
             self.world.whole_views(views, len(index)),
             self.targets[index],
@@ -303,15 +309,9 @@ class PartialLabelTrainer:
         if self._opens:
             batch = self._opened(batch, index, seen)
         parts = (self.head, self.rebalancer, self._forward_one, self.generator)
-        step = Step(batch, outputs, *parts, rows=index)
-        refined = batch.targets
-        if self._refines:
-            with torch.no_grad():
-                self.targets[index] = refined = self.method.refined_targets(step)
+        step, refined = self._refined(Step(batch, outputs, *parts, rows=index))
 
         # The loss uses the raw logits and, for most methods, the targets from before this step.
-        if self.method.learns_refined:
-            step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
             with_all = replace(step, outputs=all_outputs)
@@ -322,6 +322,90 @@ class PartialLabelTrainer:
         loss.backward()
         self.optimizer.step()
         return loss.detach()
+
+    def _refined(self, step: Step) -> tuple[Step, Tensor]:
+        """The step with the targets that the loss uses, and the refined targets."""
+        refined = step.batch.targets
+        if self._refines:
+            with torch.no_grad():
+                self.targets[step.rows] = refined = self.method.refined_targets(step)
+        if self.method.learns_refined:
+            step = replace(step, batch=step.batch._replace(targets=refined))
+        return step, refined
+
+    def _refined_on_candidates(self, step: Step) -> tuple[Step, Tensor]:
+        """`_refined`, but computed from the candidates of each row alone, (batch, max_size)."""
+        targets, rows, batch = self.targets, step.rows, step.batch
+        assert isinstance(targets, CandidateTargets)
+        refined = targets.on_candidates(rows)
+        if self._refines:
+            with torch.no_grad():
+                labels, known = self.sets.rows(rows).labels, self.sets.is_candidate_slot(rows)
+                logits = tuple(z.gather(1, labels) for z in step.adjusted().logits)
+                outputs = Outputs(logits, step.outputs.detach().features)
+                mask = known & batch.candidates.gather(1, labels)
+                refined = self.method.disambiguate(outputs, refined, mask)
+                # Short rows repeat their last candidate.
+                places = torch.arange(labels.shape[1]).minimum(known.sum(1, keepdim=True) - 1)
+                refined = refined.gather(1, places)
+                targets.set_on_candidates(rows, refined.to(targets.values.dtype))
+        if self.method.learns_refined:
+            step = replace(step, batch=batch._replace(targets=targets[rows]))
+        return step, refined
+
+    def _steps_in_blocks(self, n: int) -> bool:
+        """Whether a step on n rows has many classes, and a method whose rows are independent."""
+        return (
+            n > rows_of_block(self.head.out_features)
+            and self.device.type == "cpu"
+            and vars(type(self.method)).get("row_by_row", False)
+            and next(self.method.parameters(), None) is None
+            and type(self.method).refined_targets is Method.refined_targets
+            and not (self.extras or self.method.separate_views)
+            and isinstance(self.targets, CandidateTargets)
+            and not isinstance(self.sets, OpenSets)
+            and (self.world.alone or not self._observes_logits)
+        )
+
+    @property
+    def _observes_logits(self) -> bool:
+        part = self.rebalancer
+        return part.observes_logits and type(part).observe is not Rebalancer.observe
+
+    def _step_in_blocks(self, index: Tensor, views: Sequence[Tensor]) -> Tensor:
+        """`step`, but the losses and targets of a few rows at a time; each process has its own."""
+        n, world, targets = len(index), self.world, self.targets
+        own, views = index[world.own_rows(n)], views[: self.method.n_forward_views]
+        outputs = self.forward_pass(torch.cat([*views]))
+        seen = world.gather_features(views_of(*outputs, len(views)).detach(), n)
+        self.rebalancer.observe(seen, self.head)
+        parts = (self.head, self.rebalancer, self._forward_one, self.generator)
+        found = []
+
+        def loss_of(block: slice, its_outputs: Outputs) -> Tensor:
+            rows = own[block]
+            known = targets[rows], self._candidates(rows), self._log_weights(rows)
+            batch = Batch([view[block] for view in views], *known)
+            step = Step(batch, its_outputs, *parts, rows=rows)
+            step, refined = self._refined_on_candidates(step)
+            loss = self.method.step_loss(step)
+            marks = marks_of_rows([*its_outputs.detach().logits, refined])
+            found.append(torch.cat([loss.detach().to(marks).expand_as(marks), marks], dim=1))
+            # Gradients are averaged over the processes.
+            return loss * (len(rows) / n * world.size)
+
+        self.optimizer.zero_grad(set_to_none=True)
+        size = rows_of_block(self.head.out_features, self._together)
+        backward_in_blocks(outputs, len(views), size, loss_of)
+        assert isinstance(targets, CandidateTargets)
+        shared = torch.cat(found)
+        if not world.alone:
+            shared = world.gather_rows(torch.cat([shared, targets.on_candidates(own)], dim=1), n)
+            targets.set_on_candidates(index, shared[:, 2:])
+        loss = shared[:, 0].mean()
+        self._nonfinite.observe(index, [shared[:, 1:2]], loss)
+        self.optimizer.step()
+        return loss
 
     @torch.no_grad()
     def _opened(self, batch: Batch, index: Tensor, outputs: Outputs) -> Batch:
@@ -427,6 +511,7 @@ class PartialLabelTrainer:
             delayed_signals(bool(checkpoints)) as signals,
             self._runner.releasing_graphs(),
             self.threads.restored(),
+            fast_products() if self._steps_in_blocks(self.batch_size) else nullcontext(),
         ):
             interrupted = SharedSignals(signals, self.world)
 
@@ -477,7 +562,7 @@ class PartialLabelTrainer:
         self._runner = Runner(
             self._nonfinite.guard(self.step, targets),
             self._draw_from,
-            self.inputs.__getitem__,
+            self.inputs.read,
             self._phase,
             self.engine,
             self.generator,

@@ -82,8 +82,8 @@ class ImageViews(ViewSource):
         mean: The mean of each channel of the data set, with values from 0 to 1.
         std: The standard deviation of each channel.
         dtype: The type of the views.
-        channels_last: Whether the views have the channels-last memory format, which is faster on a
-            GPU.
+        channels_last: Whether the views have the channels-last memory format, in which networks are
+            faster.
 
     Examples:
         >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
