@@ -38,7 +38,12 @@ from ltpll.committee.members import (
     takes_weights,
 )
 from ltpll.committee.mixture import floored_shares, inside_sets, with_shares
-from ltpll.committee.training import CommitteeTraining, FittedMember, TrainedCommittee
+from ltpll.committee.training import (
+    CommitteeTraining,
+    EarlierCommittee,
+    FittedMember,
+    TrainedCommittee,
+)
 from ltpll.errors import InputError, first_line, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.scorers import ScoredBySets
@@ -151,8 +156,13 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         self.decide_missing(training)
         return self.take_over(training.run(stage=training.stage(workers)), training)
 
-    def prepare_training(self, X: Any, y: Any, groups: Any = None) -> CommitteeTraining:
-        """The training runs that `fit` makes, for callers of `decide_missing` and `take_over`."""
+    def prepare_training(
+        self, X: Any, y: Any, groups: Any = None, *, earlier: EarlierCommittee | None = None
+    ) -> CommitteeTraining:
+        """The training runs that `fit` makes, for callers of `decide_missing` and `take_over`.
+
+        They start from those of an `earlier` committee on the same rows, if there is one.
+        """
         check_truth_missing(self.truth_missing)
         folds = whole_number(self.folds, 2, "folds")
         self._check_goal()
@@ -170,7 +180,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(x, candidates)
         seed = seed_of(self.random_state)
         members = self._members(x, self.base_classifier(), seed)
-        return CommitteeTraining(members, x, candidates, folds, seed)
+        return CommitteeTraining(members, x, candidates, folds, seed, earlier)
 
     def base_classifier(self) -> PartialLabelClassifier:
         """A classifier with the settings that all networks share."""
