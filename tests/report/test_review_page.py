@@ -188,7 +188,9 @@ def test_pictures_with_hostile_file_names_are_shown_and_do_nothing(browser, tmp_
     folder = tmp_path / "pictures"
     hostile = [one.replace("\0", "") for one in payloads(9)]
     hostile += ["javascript:alert(1)", "=cmd|' /C calc'!A0", "a\u202egnp.jpg", "%2e%2e"]
-    names = [f"{name} {k}.png" for k, name in enumerate([*hostile, "'\"><b>", "line\nend", "-1", "é"])]
+    names = [
+        f"{name} {k}.png" for k, name in enumerate([*hostile, "'\"><b>", "line\nend", "-1", "é"])
+    ]
     for name in names:  # their slashes make folders
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 20), (10, 200, 10)).save(folder / name, "PNG")

@@ -197,10 +197,11 @@ class CommitteeTraining:
         """
         assert self.earlier is not None
         kept, every = KeptFolds(self.earlier.folder, KEPT), np.arange(len(self.x))
-        member = next(one for one in self.members if self.earlier.weights.get(one.name))
+        networks = [one for one in self.members if isinstance(one, NetworkMember)]
         found = []
         for k in range(folds):
-            tensors = kept.read(self._number(member, k))
+            of_fold = (kept.read(self._number(one, k)) for one in networks)
+            tensors = next((one for one in of_fold if one is not None), None)
             if tensors is None:
                 lost = f"The run {self.earlier.folder} has lost or damaged files of its networks"
                 raise InputError(f"{lost}: {FROM_THE_START}.")
@@ -270,25 +271,24 @@ class CommitteeTraining:
                 if self.trial is not None:
                     for member in self.trial.members:
                         self.trial._skip(member, range(TRIAL_FOLDS))
-                self._keep([one for one in self.members if self.earlier.weights.get(one.name)])
+                weights = np.asarray([self.earlier.weights[one.name] for one in self.members])
+                self._keep_the_best(self.members, weights, int((weights > 0).sum()))
             elif self.trial is not None:
                 self.trial._kept, self.trial._stage, self.trial._progress = kept, stage, progress
-                self._keep_the_best(*self.trial._weighed()[:2])
+                tried, weights = self.trial._weighed()[:2]
+                self._keep_the_best([one.member for one in tried], weights, MOST_KEPT)
             found = self._trained(*self._weighed())
         # The last runs may be those of an interrupted call.
         progress.start_part(stage.parts[-1]).report_epochs(stage.parts[-1].epochs)
         return found
 
-    def _keep_the_best(self, tried: Sequence[_Tried], weights: Numbers) -> None:
-        """Keep the members that weigh most in the trial, with a network among them."""
-        order = [tried[k].member for k in np.argsort(-weights)]
-        best, teaches = order[:MOST_KEPT], NetworkMember
+    def _keep_the_best(self, members: Sequence[Member], weights: Numbers, most: int) -> None:
+        """Keep the members that weigh most, with a network among them."""
+        order = [members[k] for k in np.argsort(-weights, kind="stable")]
+        best, teaches = order[:most], NetworkMember
         if not any(isinstance(one, teaches) and not one.lifts for one in best):
             usual = [one for one in self.members if isinstance(one, teaches) and not one.lifts]
             best.append(next((one for one in order if one in usual), usual[0]))
-        self._keep(best)
-
-    def _keep(self, best: Sequence[Member]) -> None:
         for member in self.members:
             if member not in best:
                 self._skip(member, range(len(self.splits)))
@@ -356,7 +356,8 @@ class CommitteeTraining:
         classifier = clone(member.classifier).set_params(**self._schedule(member, k)._asdict())
         predict, start = partial(predicted, rows=split[1], n=len(x)), None
         if self.earlier is not None:
-            start = KeptFolds(self.earlier.folder, KEPT).predictions(number)
+            file = KeptFolds(self.earlier.folder, KEPT).predictions(number)
+            start = file if file.exists() else None
         return FoldRun(number, classifier, x, split, predict, earlier=start)
 
     def _train(self, runs: Sequence[FoldRun | LockstepRuns]) -> None:
