@@ -30,6 +30,7 @@ from ltpll.committee.training import EarlierCommittee
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.metrics import evaluate
+from ltpll.evaluation.missing_labels import balanced_temperature
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
 from ltpll.folds import Rows, check_folds, fold_splits
@@ -166,6 +167,11 @@ class CleaningJob:
         )
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
+            unseen = predictions.select(np.flatnonzero(labels.judged_by != "own"))
+            prior = np.maximum(classifier.class_prior_, 0.5 / n)
+            classifier.balanced_temperature_ = balanced_temperature(
+                unseen, prior, judgement.missing
+            )
         true, recovered = examples.table.labels, None
         if true is not None and (true[rows] >= 0).any():
             known = rows[true[rows] >= 0]

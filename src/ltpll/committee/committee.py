@@ -97,8 +97,9 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             (rows, n_classes).
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
-        temperature_: The logarithms of probabilities are divided by it; 1 unless `LabelCleaner` or
-            `ltpll train` has calibrated them.
+        temperature_: The logarithms of probabilities are divided by it for the goal "accuracy"; 1
+            unless `LabelCleaner` or `ltpll train` has calibrated them.
+        balanced_temperature_: The same for the goal "balanced".
         truth_missing_: The share of candidate sets that was assumed to lack the true label.
 
     Examples:
@@ -258,7 +259,8 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         """Become the committee that a training has found."""
         self._fitted, self._shared = found.members, found.prior
         self.weights_, self.information_ = found.weights, found.information
-        self.choice_, self.temperature_ = said_of(found.weights, found.information), 1.0
+        self.choice_ = said_of(found.weights, found.information)
+        self.temperature_ = self.balanced_temperature_ = 1.0
         self.out_of_fold_, self.own_ = found.out_of_fold, found.own
         sets = training.candidates
         unseen, own = inside_sets(found.out_of_fold, sets), inside_sets(found.own, sets)
@@ -281,14 +283,18 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         found: Any = 0.0
         for member in self._fitted:
             found = found + np.float32(member.weight) * member.probabilities(x, self._shared)
-        if self.temperature_ != 1:
-            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny)) / self.temperature_
-            found = np.exp(logs - logs.max(1, keepdims=True))
-            found /= found.sum(1, keepdims=True)
         if goal == "balanced":
             even = np.full(len(self.classes_), 1 / len(self.classes_))
             found = with_shares(found, self.class_prior_, even)
+        temperature = self._temperature_for(goal)
+        if temperature != 1:
+            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny)) / temperature
+            found = np.exp(logs - logs.max(1, keepdims=True))
+            found /= found.sum(1, keepdims=True)
         return np.asarray(found, dtype=np.float32)
+
+    def _temperature_for(self, goal: Goal) -> float:
+        return self.temperature_ if goal == "accuracy" else self.balanced_temperature_
 
     def _check_goal(self) -> Goal:
         if self.goal not in get_args(Goal):
@@ -353,6 +359,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             "information": list(self.information_),
             "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
             "temperature": self.temperature_,
+            "balanced_temperature": self.balanced_temperature_,
             "truth_missing": self.truth_missing_,
         }
         write_checkpoint(
@@ -425,13 +432,13 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         self.transduced_ = Transduced(*(arrays[f"transduced.{k}"] for k in range(4)))
         self.weights_ = {str(name): float(one) for name, one in values["weights"].items()}
         self.information_ = SetInformation(*map(float, values["information"]))
-        self.choice_, self.temperature_ = (
-            said_of(self.weights_, self.information_),
-            values["temperature"],
-        )
+        self.choice_ = said_of(self.weights_, self.information_)
+        self.temperature_ = values["temperature"]
+        self.balanced_temperature_ = values.get("balanced_temperature", self.temperature_)
         self.truth_missing_ = float(values["truth_missing"])
         sizes = {len(self.class_prior_), len(self._shared), len(self.classes_)}
-        if len(sizes) > 1 or len(names) not in (0, self.n_features_in_) or self.temperature_ <= 0:
+        least = min(self.temperature_, self.balanced_temperature_)
+        if len(sizes) > 1 or len(names) not in (0, self.n_features_in_) or least <= 0:
             raise ValueError("its classes or features differ in number")
         self._fitted = [
             _member_of(under_prefix(str(k), tensors), str(name), float(weight), device)
