@@ -315,6 +315,30 @@ def again_table() -> str:
     return block(lines, measured_on(records))
 
 
+def balanced_table() -> str:
+    """Confidences for the goal "balanced", from `benchmarks/audits.py balanced`."""
+    records = records_in("balanced")
+    lines = table_head(
+        "confidence − right, one temperature → its own",
+        "n",
+        "classes equally frequent",
+        "rows as they are",
+        "calibration error, classes equally frequent",
+        "balanced accuracy",
+        texts=1,
+    )
+
+    def both(rows: Sequence[Record], of: str, figure: str) -> str:
+        ways = ([row[f"{way}, {of}"][figure] for row in rows] for way in ("before", "after"))
+        return " → ".join(percent(Figure.of(values)).split(" ±")[0] for values in ways)
+
+    for (name,), rows in sorted(grouped(records, "table").items()):
+        figures = [("even", "gap"), ("rows", "gap"), ("even", "calibration_error")]
+        cells = [both(rows, *one) for one in [*figures, ("even", "right")]]
+        lines.append(table_row(name, len(rows), *cells))
+    return block(lines, measured_on(records))
+
+
 def audits_table() -> str:
     """What simulated answers say and change, from `benchmarks/audits.py`."""
     records = records_in("audits")
@@ -374,6 +398,7 @@ def audits_table() -> str:
 
 BLOCKS = {
     "again": again_table,
+    "balanced": balanced_table,
     "audits": audits_table,
     "cleaning": cleaning_table,
     "confidence": confidence_table,
