@@ -266,7 +266,9 @@ def audits(
 def balanced_all(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for path in sorted(options.fits.glob("*.npz")):
-        out = options.out / f"{path.stem.replace(', ', '-').replace(' ', '-').replace('=', '')}.json"
+        out = (
+            options.out / f"{path.stem.replace(', ', '-').replace(' ', '-').replace('=', '')}.json"
+        )
         if not out.exists():
             out.write_text(json.dumps(balanced(path), indent=1) + "\n")
 
