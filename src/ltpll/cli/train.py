@@ -195,8 +195,8 @@ def _earlier_run(run: Run, reviewed: Iterable[str], examples: Examples) -> Run |
             if can_start(run, earlier, examples):
                 return earlier
             print_line(
-                f"Training starts anew, since {folder} was trained on other features or classes, "
-                "with other settings, or by a version that kept no networks."
+                f"Training starts anew, since {folder} is no committee of this version with the "
+                "same features, classes and settings."
             )
     return None
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -288,9 +289,8 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             found = with_shares(found, self.class_prior_, even)
         temperature = self._temperature_for(goal)
         if temperature != 1:
-            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny)) / temperature
-            found = np.exp(logs - logs.max(1, keepdims=True))
-            found /= found.sum(1, keepdims=True)
+            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny))
+            found = softmax(logs / temperature, axis=1)
         return np.asarray(found, dtype=np.float32)
 
     def _temperature_for(self, goal: Goal) -> float:
