@@ -152,9 +152,12 @@ def test_a_finished_training_is_read_from_its_folder(tmp_path, monkeypatch):
     assert progress.shares[-1] == 1
 
 
+@pytest.mark.parametrize("trial_rows", [40, 20_000])
 def test_a_training_that_starts_from_another_keeps_its_folds_members_and_networks(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, trial_rows
 ):
+    monkeypatch.setattr(module, "TRIAL_ROWS", trial_rows)
+    monkeypatch.setattr(module, "MOST_KEPT", 4)
     x, sets = problem()
     training().run(tmp_path)
     weights = {"linear": 0.7, "forest": 0.0, "lifting": 0.3, "bins": 0.0}

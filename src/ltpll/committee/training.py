@@ -266,15 +266,16 @@ class CommitteeTraining:
             progress.plan_stages([stage])
         with nullcontext(folder) if folder else TemporaryDirectory(prefix="ltpll-") as place:
             kept = KeptFolds(Path(place), KEPT, CHECKPOINT_SECONDS)
-            self._kept, self._stage, self._progress = kept, stage, progress
+            for one in (self, self.trial):
+                if one is not None:
+                    one._kept, one._stage, one._progress = kept, stage, progress
             if self.earlier is not None:
                 if self.trial is not None:
                     for member in self.trial.members:
-                        self.trial._skip(member, range(TRIAL_FOLDS))
+                        self.trial._skip(member, range(len(self.trial.splits)))
                 weights = np.asarray([self.earlier.weights[one.name] for one in self.members])
                 self._keep_the_best(self.members, weights, int((weights > 0).sum()))
             elif self.trial is not None:
-                self.trial._kept, self.trial._stage, self.trial._progress = kept, stage, progress
                 tried, weights = self.trial._weighed()[:2]
                 self._keep_the_best([one.member for one in tried], weights, MOST_KEPT)
             found = self._trained(*self._weighed())
