@@ -266,9 +266,9 @@ class CommitteeTraining:
             progress.plan_stages([stage])
         with nullcontext(folder) if folder else TemporaryDirectory(prefix="ltpll-") as place:
             kept = KeptFolds(Path(place), KEPT, CHECKPOINT_SECONDS)
-            for one in (self, self.trial):
-                if one is not None:
-                    one._kept, one._stage, one._progress = kept, stage, progress
+            self._kept, self._stage, self._progress = kept, stage, progress
+            if self.trial is not None:
+                self.trial._kept, self.trial._stage, self.trial._progress = kept, stage, progress
             if self.earlier is not None:
                 if self.trial is not None:
                     for member in self.trial.members:
