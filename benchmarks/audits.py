@@ -3,6 +3,7 @@ wrong now and then, and how many wrong labels an answer finds.
 
     python benchmarks/audits.py fit PACK FITS
     python benchmarks/audits.py measure FITS --out results/audits
+    python benchmarks/audits.py balanced FITS --out results/balanced
 
 `fit` trains committees on tables in which it is known which sets lack the true label, and leaves
 what `ltpll train` would store in FITS: digits at three imbalances, with random wrong labels or the
@@ -14,6 +15,11 @@ answers of three annotators; the tables of PACK (see benchmarks/tabular.py); and
 at random. Rows of the random sample whose answer is not the label are asked about twice, as on the
 page of `ltpll review`. Each fit has a record; existing ones are kept. If cleanlab is installed, its
 ranking of the same labels by the same probabilities is compared.
+
+`balanced` compares the confidences of predictions for equally frequent classes with how often they
+are right, by classifiers that were not trained on the row: with the temperature of the goal
+"accuracy", and with one of their own. Rows count as if all classes were equally frequent, or all
+the same.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from cleaning import problem, remove_truth
@@ -38,8 +45,11 @@ from ltpll.cleaning.audit import Answers, calibrated, with_answers_applied
 from ltpll.cleaning.results import STORED, CleanedLabels, CleanedTable
 from ltpll.cleaning.review import AUDIT, choose_questions, review_rows
 from ltpll.committee import Committee
+from ltpll.committee.mixture import floored_shares, inside_sets
 from ltpll.errors import InputWarning
 from ltpll.evaluation.audit import is_rare
+from ltpll.evaluation.missing_labels import balanced_temperature, fit_missing_labels
+from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.environment import environment
 
 MOST_ROWS, STEPS = 500, 300
@@ -250,6 +260,54 @@ def audits(
     return about | {k: round(float(np.mean(v)), 5) if v else None for k, v in means.items()}
 
 
+# ---- predictions for equally frequent classes --------------------------------------------------
+
+
+def balanced_all(options: argparse.Namespace) -> None:
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in sorted(options.fits.glob("*.npz")):
+        out = (
+            options.out / f"{path.stem.replace(', ', '-').replace(' ', '-').replace('=', '')}.json"
+        )
+        if not out.exists():
+            out.write_text(json.dumps(balanced(path), indent=1) + "\n")
+
+
+def balanced(path: Path) -> dict[str, Any]:
+    """Confidences for the goal "balanced" of one fit."""
+    with np.load(path) as stored:
+        found = dict(stored)
+    true, shape = found["true"], (len(found["true"]), int(found["n_classes"]))
+    matrix = np.zeros(shape, dtype=bool)
+    matrix[np.repeat(np.arange(len(true)), np.diff(found["offsets"])), found["candidates"]] = True
+    sets, shares = Candidates.from_matrix(matrix), found["probabilities"].astype(np.float64)
+    prior = floored_shares(inside_sets(shares, sets).mean(0), len(true))
+    unseen = SetPredictions.of(torch.from_numpy(shares).float(), sets)
+    fitted = fit_missing_labels(unseen, shape[1], np.zeros(len(true), dtype=np.int64))
+    own = balanced_temperature(unseen, prior, float(fitted.shares[0]))
+    logs = np.log(np.maximum(shares, 1e-7))
+    ways = {
+        "before": logs / fitted.temperature - np.log(prior),
+        "after": (logs - np.log(prior)) / own,
+    }
+    name, missing, seed = path.stem.rsplit("-", 2)
+    about = {"table": name, "missing": float(missing), "seed": int(seed), "rows": len(true)}
+    about |= {"temperature": fitted.temperature, "balanced_temperature": own}
+    even = 1 / np.bincount(true)[true]
+    for way, logits in ways.items():
+        probabilities = softmax(logits, axis=1)
+        confidence, right = probabilities.max(1), probabilities.argmax(1) == true
+        for rows, weights in (("even", even), ("rows", np.ones(len(true)))):
+            gaps = weights / weights.sum() * (confidence - right)
+            bins = np.bincount((10 * confidence).astype(int).clip(0, 9), gaps)
+            about[f"{way}, {rows}"] = {
+                "gap": round(float(gaps.sum()), 5),
+                "calibration_error": round(float(np.abs(bins).sum()), 5),
+                "right": round(float(weights / weights.sum() @ right), 5),
+            }
+    return about | {"environment": environment("cpu")}
+
+
 def _holds(estimate: Any, truth: float) -> bool:
     return bool(estimate.lower - 1e-9 <= truth <= estimate.upper + 1e-9)
 
@@ -295,6 +353,10 @@ def main() -> None:
     measuring.add_argument("fits", type=Path)
     measuring.add_argument("--out", type=Path, required=True)
     measuring.set_defaults(run=measure_all)
+    of_goal = commands.add_parser("balanced")
+    of_goal.add_argument("fits", type=Path)
+    of_goal.add_argument("--out", type=Path, required=True)
+    of_goal.set_defaults(run=balanced_all)
     options = parser.parse_args()
     options.run(options)
 

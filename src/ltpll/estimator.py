@@ -169,8 +169,9 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         n_features_in_: The number of features, or of channels for images.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
         input_shape_: The shape of one example.
-        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll
-            train` has calibrated them.
+        temperature_: The logits for the goal "accuracy" are divided by it before they become
+            probabilities; 1 unless `ltpll train` has calibrated them.
+        balanced_temperature_: The same for the goal "balanced".
         truth_missing_: The share of candidate sets that was assumed to lack the true label.
         transduced_: The labels of the training examples as class numbers; `transduce` returns them
             as labels.
@@ -449,7 +450,8 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
     def take_over(self, trainer: PartialLabelTrainer) -> Self:
         """Become the classifier that a trainer has trained."""
         self.model_ = trainer.model
-        self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
+        self.choice_ = trainer.rebalancer.because
+        self.temperature_ = self.balanced_temperature_ = 1.0
         self.history_, self.n_iter_ = trainer.history, trainer.epoch
         self.device_ = str(trainer.device)
         # An eager one: the trainer's own network may be a CUDA graph.
@@ -479,7 +481,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         Returns:
             Probabilities, (rows, classes), in the order of `classes_`.
         """
-        return torch.softmax(self._logits(X) / self.temperature_, dim=1).cpu().numpy()
+        return torch.softmax(self._logits(X) / self._goal_temperature, dim=1).cpu().numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
         """Logits for the goal, (rows, classes); for two classes, their difference, (rows,)."""
@@ -507,6 +509,10 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
         return self._predictor.logits(self.checked_inputs(X, reset=False), self._goal)
+
+    @property
+    def _goal_temperature(self) -> float:
+        return self.temperature_ if self._goal == "accuracy" else self.balanced_temperature_
 
     @property
     def _goal(self) -> Goal:
@@ -591,6 +597,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             "history": self.history_,
             "choice": self.choice_,
             "temperature": self.temperature_,
+            "balanced_temperature": self.balanced_temperature_,
             "truth_missing": self.truth_missing_,
         }
         try:
@@ -628,7 +635,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", ()) if feature_names is None else feature_names
-        network = PredictingNetwork(self._predictor, self._goal, self.temperature_)
+        network = PredictingNetwork(self._predictor, self._goal, self._goal_temperature)
         shape, classes = self.input_shape_, self.classes_.tolist()
         write_onnx(network, shape, Path(path), classes, [*map(str, names)], backbone)
 
@@ -662,6 +669,8 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             self.history_ = list(values["history"])
             self.choice_ = str(values.get("choice", ""))
             self.temperature_ = float(values.get("temperature", 1.0))
+            other = values.get("balanced_temperature", self.temperature_)
+            self.balanced_temperature_ = float(other)
             self.truth_missing_ = float(values.get("truth_missing", 0.0))
             names, policy = list(values["feature_names_in"]), values["policy"]
             shape, n = self.input_shape_, self.n_features_in_
@@ -669,6 +678,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
                 all(type(size) is int and size > 0 for size in shape)
                 and (shape == (n,) or len(shape) == 3)
                 and 0 < self.temperature_ < math.inf
+                and 0 < self.balanced_temperature_ < math.inf
                 and self.classes_.ndim == 1
                 and len(names) in (0, n)
             )

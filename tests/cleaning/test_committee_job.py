@@ -2,12 +2,14 @@
 
 import json
 import pickle
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ltpll import Committee, LabelCleaner
+from ltpll.training.checkpoint import read_checkpoint
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv
 
@@ -62,7 +64,65 @@ def test_the_run_says_what_was_weighed(run):
     stored = Committee.load(folder / "run" / "classifier.safetensors", "cpu")
     assert record["committee"] == pytest.approx(stored.weights_, abs=1e-4)
     assert record["choice"] == stored.choice_
-    assert not list((folder / "run").glob("*member-*"))  # finished runs of members are deleted
+
+
+@pytest.fixture
+def answered(run, tmp_path):
+    """A copy of the run that has an answer from outside the set of its first row."""
+    copy = shutil.copytree(run[0] / "run", tmp_path / "run")
+    write_csv(copy / "answers.csv", ["id", "answer"], [["row0", "c"]])
+    return copy
+
+
+def again(run, answered, out, *words, table=None, **how):
+    command = ("train", table or run[0] / "t.csv", *words, "--folds", "2", "--device", "cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Committee.__init__.__kwdefaults__, "steps", STEPS)
+        return ltpll(*command, "--reviewed", answered / "answers.csv", "--out", out, **how)
+
+
+def held_out(folder, numbers):
+    return [read_checkpoint(folder / f"member-{k}.safetensors")[0]["held_out"] for k in numbers]
+
+
+def test_training_starts_from_the_run_in_whose_folder_the_answers_are(run, answered, tmp_path):
+    second = tmp_path / "second"
+    printed = again(run, answered, second)
+    assert f"Training starts from {answered}, where the answers are." in printed
+    key = json.loads((answered / "result.json").read_text())["key"]
+    assert json.loads((second / "config.json").read_text())["start"] == key
+    ltpll("clean", second, "--out", tmp_path / "c.csv")
+    assert pd.read_csv(tmp_path / "c.csv", index_col="id")["label"]["row0"] == "c"
+    # Rows are held out of the networks that were not trained on them before.
+    for one, other in zip(held_out(answered, (1, 2)), held_out(second, (1, 2)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    write_csv(second / "answers.csv", ["id", "answer"], [["row1", "b"]])
+    printed = again(run, second, tmp_path / "third", "--reviewed", answered / "answers.csv")
+    assert f"Training starts from {second}," in printed  # of several, from the last one
+
+
+@pytest.mark.parametrize("change", ["features", "settings", "version"])
+def test_training_starts_anew_where_the_run_does_not_fit(run, answered, tmp_path, frame, change):
+    table, words = None, ()
+    if change == "features":
+        other = frame.assign(u=frame["u"] + 1)
+        table = write_csv(tmp_path / "u.csv", other.columns, other.to_numpy().tolist())
+    elif change == "settings":
+        words = ("--set", "training.seed=1")
+    else:
+        for path in answered.glob("member-*"):
+            path.unlink()
+    printed = again(run, answered, tmp_path / "second", *words, table=table)
+    assert f"Training starts anew, since {answered}" in " ".join(printed.split())
+    assert "start" not in json.loads((tmp_path / "second" / "config.json").read_text())
+
+
+def test_a_run_whose_networks_are_damaged_is_no_start(run, answered, tmp_path):
+    for path in answered.glob("member-*.safetensors"):
+        path.write_bytes(path.read_bytes()[:100])
+    said = again(run, answered, tmp_path / "second", status=2)
+    assert "lost or damaged files of its networks: copy the answers" in said
+    assert not (tmp_path / "second").exists()
 
 
 def test_new_rows_are_predicted_and_the_run_becomes_a_page_and_a_model(run, frame, tmp_path):

@@ -123,8 +123,9 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
         tmp_path / "answers.csv", "run", lambda k, label: answer.get(k, ""), 12, 6
     )
     assert any(";" in row[1] for row in rows)
-    command = shlex.split(printed.strip().splitlines()[-1])
-    assert command[:2] == ["ltpll", "train"]
+    audit, command = map(shlex.split, printed.strip().splitlines()[-2:])
+    assert (audit[:2], command[:2]) == (["ltpll", "audit"], ["ltpll", "train"])
+    ltpll(*audit[1:])  # stores the answers in the run
     assert "3 reviewed" in ltpll(*command[1:], "--device", "cpu")
     first, second = (
         json.loads((tmp_path / run / "result.json").read_text()) for run in ("run", "NEW_RUN")

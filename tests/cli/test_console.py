@@ -5,10 +5,12 @@ import json
 import re
 import sys
 import warnings
+import weakref
 
 import pytest
 
 from ltpll import cli
+from ltpll.errors import InputError
 from support.user_tables import write_csv
 
 
@@ -58,3 +60,18 @@ def test_json_has_every_character_in_any_encoding(run_in_ascii):
     assert {"\u05e9\u05dc", "\u00e9"} <= set(
         re.findall(r'"(.*?)"', json.dumps(json.loads(printed), ensure_ascii=False))
     )
+
+
+def test_an_error_lets_go_of_what_was_being_read_before_the_process_ends(run_in_ascii, monkeypatch):
+    read = []
+
+    def failing(*arguments, **options):
+        reader = type("Reader", (), {})()
+        reader.itself = reader
+        read.append(weakref.ref(reader))
+        raise InputError("This table cannot be read.")
+
+    monkeypatch.setattr("ltpll.cleaning.dataset.read_label_table", failing)
+    status, _, errors = run_in_ascii("train", "t.csv")
+    assert (status, errors) == (2, "error: This table cannot be read.\n")
+    assert read[0]() is None

@@ -41,7 +41,7 @@ def test_every_printed_command_can_be_pasted_into_a_shell(folder):
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
     assert words(ltpll("train", table, "--out", run, *quick), "Next: ").count(run) == 4
     following = words(ltpll("review", run, "--out", f"{NAME}/r v.html"), "ltpll train")
-    assert following[:3] == [table, "--reviewed", "answers.csv"]
+    assert following[:3] == [table, "--reviewed", f"{run}/answers.csv"]
 
 
 def test_every_option_and_setting_that_a_message_names_is_one():

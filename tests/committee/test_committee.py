@@ -159,10 +159,13 @@ def test_the_goal_balanced_is_the_rule_of_bayes_for_even_shares(fitted):
     assert (fitted.predict(x) == fitted.classes_[balanced.argmax(1)]).all()
 
 
-def test_a_temperature_flattens_probabilities(fitted):
+@pytest.mark.parametrize("goal", ["accuracy", "balanced"])
+def test_each_goal_has_a_temperature_that_flattens_its_probabilities(fitted, goal):
     x, _, _ = problem()
-    usual = fitted.predict_proba(x).astype(float)
-    fitted.temperature_ = 2.0
+    usual = fitted.set_params(goal=goal).predict_proba(x).astype(float)
+    fitted.temperature_, fitted.balanced_temperature_ = (2.0, 5.0)[
+        :: 1 if goal == "accuracy" else -1
+    ]
     expected = np.sqrt(np.maximum(usual, np.finfo(np.float32).tiny))
     np.testing.assert_allclose(
         fitted.predict_proba(x), expected / expected.sum(1, keepdims=True), rtol=1e-4
@@ -313,7 +316,7 @@ def test_the_exported_model_predicts_as_the_committee_does(usual, tmp_path):
     x, _, _ = problem()
     path = tmp_path / "model.onnx"
     again = pickle.loads(pickle.dumps(usual)).set_params(goal="balanced")
-    again.temperature_ = 1.7
+    again.temperature_, again.balanced_temperature_ = 3.0, 1.7
     weights = again.weights_
     assert weights["random forest"] > 0
     assert any("bins" in name and weight > 0 for name, weight in weights.items())

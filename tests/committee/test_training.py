@@ -107,9 +107,9 @@ def test_rows_are_predicted_by_members_that_were_not_trained_on_them(monkeypatch
     seen = []
     predicted = module.predicted
 
-    def noted(classifier, x, sets, *, n):
+    def noted(classifier, x, sets, **how):
         seen.append(len(x))
-        return predicted(classifier, x, sets, n=n)
+        return predicted(classifier, x, sets, **how)
 
     monkeypatch.setattr(module, "predicted", noted)
     one = training([network("alone")])
@@ -206,6 +206,43 @@ def test_a_finished_training_is_read_from_its_folder(tmp_path, monkeypatch):
     again, progress = run(tmp_path, own=own)
     same(first, again)
     assert progress.shares[-1] == 1
+
+
+@pytest.mark.parametrize("trial_rows", [40, 20_000])
+def test_a_training_that_starts_from_another_keeps_its_folds_members_and_networks(
+    tmp_path, monkeypatch, trial_rows
+):
+    monkeypatch.setattr(module, "TRIAL_ROWS", trial_rows)
+    monkeypatch.setattr(module, "MOST_KEPT", 4)
+    x, sets = problem()
+    training().run(tmp_path)
+    weights = {"linear": 0.7, "forest": 0.0, "lifting": 0.3, "bins": 0.0}
+    earlier = module.EarlierCommittee(tmp_path, weights)
+    answered = sets.with_answers([0, 1, 2], [[0], [1], [2]])
+    second = CommitteeTraining(members(), x, answered, 2, 0, earlier)
+    alone = CommitteeTraining(members(), x, answered, 2, 0)
+    same = [
+        np.array_equal(a[1], b[1]) for a, b in zip(second.splits, training().splits, strict=True)
+    ]
+    assert all(same)
+    assert not np.array_equal(alone.splits[0][1], second.splits[0][1])  # answers moved rows
+    begun, made = [], fold_training.FoldRun.prepare
+
+    def prepare(run, own):
+        begun.append((run.number, run.earlier, run.fold))
+        return made(run, own)
+
+    monkeypatch.setattr(fold_training.FoldRun, "prepare", prepare)
+    found = second.run(tmp_path / "second")
+    assert {name for name, weight in found.weights.items() if weight} <= {"linear", "lifting"}
+    first = {number: part.name for number, part in enumerate(second.parts)}
+    assert {first[number].partition(",")[0] for number, *_ in begun} == {"linear", "lifting"}
+    for number, file, (rows, own) in begun:
+        assert file == tmp_path / f"member-{number + 1}.safetensors"
+        before, _ = module.KeptFolds(tmp_path, module.KEPT).read(number), None
+        if "held_out" in before:  # the network it starts from has not seen its rows either
+            np.testing.assert_array_equal(np.sort(before["held_out"]), np.sort(own))
+            assert not {*rows.tolist()} & {*before["held_out"].tolist()}
 
 
 def test_networks_trained_by_two_workers_are_those_of_one(tmp_path, monkeypatch, whole):

@@ -1,11 +1,18 @@
 """How many sets lack the true label, on simulated predictions whose probabilities are right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.evaluation.missing_labels import fit_missing_labels, missing_by_size, set_likelihoods
+from ltpll.evaluation.missing_labels import (
+    balanced_temperature,
+    fit_missing_labels,
+    missing_by_size,
+    set_likelihoods,
+)
 from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
 
 C = 8
@@ -29,6 +36,24 @@ def simulated(share, n=6000, temperature=1.0, seed=0, q=0.3):
         candidates,
         ~sets[np.arange(n), y],
     )
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_predictions_for_equally_frequent_classes_are_calibrated(power):
+    """Rows of equally frequent classes, of which most of the rare ones are then left out."""
+    rng, n, prior = np.random.default_rng(0), 40_000, np.geomspace(1, 0.02, C)
+    even = rng.dirichlet(np.full(C, 0.2), n) + 1e-4
+    even /= even.sum(1, keepdims=True)
+    y = (rng.random((n, 1)) > even.cumsum(1)).sum(1).clip(0, C - 1)
+    some = rng.random(n) < prior[y]
+    even, y, prior = even[some], y[some], prior / prior.sum()
+    sets = (rng.random((len(y), C)) < 0.3) | (np.arange(C) == y[:, None])
+    predicted = even**power * prior
+    seen = torch.from_numpy(predicted / predicted.sum(1, keepdims=True)).float()
+    found = SetPredictions.of(seen, Candidates.from_matrix(sets))
+    assert balanced_temperature(found, prior, 0.0) == pytest.approx(power, rel=0.2)
+    dense = replace(found, log_probability=None)
+    assert balanced_temperature(dense, prior, 0.0) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3])

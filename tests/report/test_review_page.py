@@ -184,6 +184,40 @@ def test_hostile_names_ids_and_texts_do_nothing(browser, tmp_path):
 
 
 @needs_driver
+def test_pictures_with_hostile_file_names_are_shown_and_do_nothing(browser, tmp_path):
+    folder = tmp_path / "pictures"
+    hostile = [one.replace("\0", "") for one in payloads(9)]
+    hostile += ["javascript:alert(1)", "=cmd|' /C calc'!A0", "a\u202egnp.jpg", "%2e%2e"]
+    names = [
+        f"{name} {k}.png" for k, name in enumerate([*hostile, "'\"><b>", "line\nend", "-1", "é"])
+    ]
+    for name in names:  # their slashes make folders
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 20), (10, 200, 10)).save(folder / name, "PNG")
+    ids, table = np.asarray(names, dtype=object), named_table(n=len(names))
+    record = {**table.record, "source": {"table": "t.csv", "images": str(folder)}}
+    table = replace(table, ids=ids, paths=ids, record=record)
+    questions = choose_questions(table, len(names), 6)
+    pictures = pictures_of_rows(table, questions.rows)
+    assert sorted(pictures) == list(range(len(names)))
+    browser.open(written(tmp_path / "page.html", table, questions, pictures=pictures))
+    seen = []
+    for _ in names:
+        image = "const one = document.querySelector('#row img'); await one.decode(); return "
+        assert browser.run(f"return (async () => {{ {image} one.naturalWidth }})()") == 480
+        seen.append(browser.run("return document.querySelector('#row img').alt"))
+        browser.press("1")
+    shown = [name.replace("\u202e", "\ufffd") for name in ids[questions.rows]]
+    assert seen == [f"Picture of {name}" for name in shown]
+    assert browser.run("return document.documentElement.dataset.owned || null") is None
+    assert browser.complaints() == []
+    browser.run("document.getElementById('download').click()")
+    # Slips are shown again at the end, and every row has its answer in the file.
+    found = read_answers_about(table, [downloaded(tmp_path)])
+    assert sorted(found.rows.tolist()) == list(range(len(names)))
+
+
+@needs_driver
 def test_thousands_of_rows_with_pictures_open_quickly(browser, tmp_path):
     table = named_table(n=5000)
     questions = choose_questions(table, 5000, 30)

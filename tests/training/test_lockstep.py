@@ -64,6 +64,31 @@ def test_each_network_becomes_what_it_becomes_alone(params, weighted):
         assert one.trainer.epoch == other.trainer.epoch
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_training_starts_from_an_earlier_network_and_the_labels_that_it_predicts(together):
+    rebalancers = (RECORDS(), Anchor("average"))
+    first, second = fittings(rebalancers), fittings(rebalancers)
+    for one, other in zip(first, second, strict=True):
+        one.trainer.fit(one.x, one.candidates)
+        other.trainer.earlier = states(one.trainer) | {
+            f"model.{name}": value for name, value in one.trainer.model.state_dict().items()
+        }
+    if together:
+        joint = LockstepTrainer(second)
+        x = torch.cat([one.x for one in second])
+        joint.prepare(x, lockstep.joined([one.candidates for one in second]))
+        assert joint.warmup_epochs == 0
+    for one, other in zip(first, second, strict=True):
+        if not together:
+            other.trainer.prepare(other.x, other.candidates)
+            assert other.trainer.warmup_epochs == 0
+        found = {**states(other.trainer), "targets": other.trainer.targets.values}
+        expected = {**states(one.trainer), "targets": one.trainer.final_targets().values}
+        assert_close(expected, found)
+        logits = one.trainer.logits(one.x)
+        torch.testing.assert_close(other.trainer.logits(other.x), logits, rtol=1e-4, atol=1e-5)
+
+
 def test_the_loss_is_the_mean_over_the_networks():
     alone, together = fittings(), fittings()
     joint = LockstepTrainer(together)

@@ -283,6 +283,62 @@ def missing_table() -> str:
     return block(lines, note)
 
 
+def again_table() -> str:
+    """Trainings with answers, anew and from the earlier run, from `benchmarks/again.py`."""
+    records = records_in("again")
+    lines = table_head(
+        "table, answers",
+        "n",
+        "CPU seconds: first → from the run",
+        "share of the first",
+        "labels: anew",
+        "from the run",
+        "accuracy: anew",
+        "from the run",
+        "balanced accuracy: anew",
+        "from the run",
+        texts=1,
+    )
+    for (name,), rows in sorted(grouped(records, "table").items()):
+        for n in (30, 100):
+            first, again = (
+                statistics.mean(row[which]["cpu_seconds"] for row in rows)
+                for which in ("first", f"again, {n}")
+            )
+            cells = [
+                percent(Figure.of(row[f"{how}, {n}"][figure] for row in rows))
+                for figure in ("labels", "accuracy", "balanced_accuracy")
+                for how in ("anew", "again")
+            ]
+            cost = f"{first:.0f} → {again:.0f}", f"{again / first:.0%}"
+            lines.append(table_row(f"{name}, {n}", len(rows), *cost, *cells))
+    return block(lines, measured_on(records))
+
+
+def balanced_table() -> str:
+    """Confidences for the goal "balanced", from `benchmarks/audits.py balanced`."""
+    records = records_in("balanced")
+    lines = table_head(
+        "confidence − right, one temperature → its own",
+        "n",
+        "classes equally frequent",
+        "rows as they are",
+        "calibration error, classes equally frequent",
+        "balanced accuracy",
+        texts=1,
+    )
+
+    def both(rows: Sequence[Record], of: str, figure: str) -> str:
+        ways = ([row[f"{way}, {of}"][figure] for row in rows] for way in ("before", "after"))
+        return " → ".join(percent(Figure.of(values)).split(" ±")[0] for values in ways)
+
+    for (name,), rows in sorted(grouped(records, "table").items()):
+        figures = [("even", "gap"), ("rows", "gap"), ("even", "calibration_error")]
+        cells = [both(rows, *one) for one in [*figures, ("even", "right")]]
+        lines.append(table_row(name, len(rows), *cells))
+    return block(lines, measured_on(records))
+
+
 def audits_table() -> str:
     """What simulated answers say and change, from `benchmarks/audits.py`."""
     records = records_in("audits")
@@ -341,6 +397,8 @@ def audits_table() -> str:
 
 
 BLOCKS = {
+    "again": again_table,
+    "balanced": balanced_table,
     "audits": audits_table,
     "cleaning": cleaning_table,
     "confidence": confidence_table,

@@ -26,9 +26,11 @@ from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.committee import Committee
+from ltpll.committee.training import EarlierCommittee
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.metrics import evaluate
+from ltpll.evaluation.missing_labels import balanced_temperature
 from ltpll.evaluation.set_information import set_information_by_class
 from ltpll.evaluation.set_predictions import SetPredictions, judged, predict_sets
 from ltpll.folds import Rows, check_folds, fold_splits
@@ -75,12 +77,14 @@ def cleaning_job(
     folds: int,
     workers: int | None = None,
     progress: Progress | None = None,
+    earlier: EarlierCommittee | None = None,
 ) -> CleaningJob:
     """All that is computed to clean labels by an untrained classifier, which `run` then fits.
 
     Everything is checked before a folder exists. With fewer than two folds, rows are judged by the
     classifier that was trained on them; a committee has its own number. `workers` networks are
-    trained in parallel on a CPU; None decides by the amount of work and the machine.
+    trained in parallel on a CPU; None decides by the amount of work and the machine. A committee
+    starts from an `earlier` one.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -89,7 +93,7 @@ def cleaning_job(
     if examples.encoder is not None and classifier.views == "auto":
         classifier.set_params(views=SCALED)
     if isinstance(classifier, Committee):
-        return CommitteeJob(classifier, examples, workers, progress)
+        return CommitteeJob(classifier, examples, workers, progress, earlier)
     return NetworkJob(classifier, examples, folds, workers, progress)
 
 
@@ -163,6 +167,11 @@ class CleaningJob:
         )
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
+            unseen = predictions.select(np.flatnonzero(labels.judged_by != "own"))
+            prior = np.maximum(classifier.class_prior_, 0.5 / n)
+            classifier.balanced_temperature_ = balanced_temperature(
+                unseen, prior, judgement.missing
+            )
         true, recovered = examples.table.labels, None
         if true is not None and (true[rows] >= 0).any():
             known = rows[true[rows] >= 0]
@@ -299,10 +308,15 @@ class CommitteeJob(CleaningJob):
     """Trains a committee, whose cross-validation weighs the members and predicts every row."""
 
     def __init__(
-        self, committee: Committee, examples: Examples, workers: int | None, progress: Progress
+        self,
+        committee: Committee,
+        examples: Examples,
+        workers: int | None,
+        progress: Progress,
+        earlier: EarlierCommittee | None,
     ) -> None:
         super().__init__(committee, examples, progress)
-        self.training = committee.prepare_training(self.x, self.sets)
+        self.training = committee.prepare_training(self.x, self.sets, earlier=earlier)
         asks = committee.truth_missing == AUTO
         missing = missing_parts(committee.base_classifier(), self.sets) if asks else []
         self.stages = {"missing": Stage(missing), "members": self.training.stage(workers)}
@@ -323,6 +337,7 @@ class CommitteeJob(CleaningJob):
             prior=estimate_prior(self.sets).as_record(),
             choice=committee.choice_,
             committee=committee.weights_,
+            inputs=self.examples.fingerprint_of_inputs(),
             information=committee.information_._asdict(),
             information_by_class=[None if np.isnan(one) else one for one in by_class],
         )

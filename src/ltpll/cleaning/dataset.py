@@ -91,6 +91,13 @@ class Examples:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
 
+    def fingerprint_of_inputs(self) -> str:
+        """A hash of the features and the rows to train on, whatever their sets are."""
+        digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str)).encode())
+        for array in (self.x, self.training()):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
+
     def fingerprint_of_texts(self) -> str:
         """A hash of what training does not see, but a run stores beside its labels."""
         texts: list[Any] = [*texts_of_rows(self.table), self.table.feature_names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from ltpll.cleaning.stored_tables import (
     store_pictures,
     store_tables,
 )
+from ltpll.committee.training import EarlierCommittee
 from ltpll.files import write_when_complete
 from ltpll.runs.recording import begin_run, locked_for_training, round_floats
 from ltpll.runs.run import Record, Run, damaged_files
@@ -27,8 +29,16 @@ from ltpll.training.callbacks import Progress
 from ltpll.training.checkpoint import write_checkpoint
 
 
-def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
-    """The run of these settings on these examples, in the folder `out`; both are checked."""
+def table_run(
+    out: str | Path,
+    settings: TrainingSettings,
+    examples: Examples,
+    earlier: Run | None = None,
+) -> Run:
+    """The run of these settings on these examples, in the folder `out`; both are checked.
+
+    It starts from the networks of an `earlier` one, if there is one that `can_start` allows.
+    """
     settings.check(examples.candidates.classes)
     config: Record = asdict(settings)
     config["extras"] = list(settings.extras)
@@ -45,9 +55,24 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     data |= {"rows": len(examples), "classes": examples.candidates.n_classes}
     folder = Path(out).absolute()
     run = Run(folder.parent, {"experiment": "own", "data": data, **config}, folder.name)
+    if earlier is not None:
+        return replace(run, config={**run.config, "start": earlier.key})
     if settings.learner == "committee":
         return run
     return _as_of_version_0_2(run, examples) or run
+
+
+def can_start(run: Run, earlier: Run, examples: Examples) -> bool:
+    """Whether a run can start from a finished one: with the same settings, features and classes."""
+    own, before = (
+        {name: one for name, one in each.config.items() if name not in ("data", "start")}
+        for each in (run, earlier)
+    )
+    if own != before or own.get("learner") != "committee" or not earlier.done:
+        return False
+    record, classes = earlier.result(), [str(name) for name in examples.candidates.classes]
+    kept = bool(RunFile.MEMBERS.found_in(earlier.folder)) and record["classes"] == classes
+    return kept and record.get("inputs") == examples.fingerprint_of_inputs()
 
 
 def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
@@ -78,10 +103,12 @@ def train_table_run(
     *,
     execution: Execution = Execution(),  # noqa: B008 (it is frozen)
     progress: Progress | None = None,
+    earlier: Run | None = None,
 ) -> None:
     """Train a run to its end, and store what cleaning, prediction and reports need.
 
-    An interrupted run is resumed. `progress` reports all training runs, and what was chosen.
+    An interrupted run is resumed. `progress` reports all training runs, and what was chosen. The
+    run starts from the networks of an `earlier` one, if it was made so by `table_run`.
 
     Raises:
         InputError: The examples cannot be trained on, or another process is training the run.
@@ -101,7 +128,10 @@ def train_table_run(
     is_committee = run.config.get("learner") == "committee"
     classifier = settings.classifier(execution, committee=is_committee)
     folds, workers = settings.folds, execution.workers
-    job = cleaning_job(classifier, examples, folds=folds, workers=workers, progress=progress)
+    how: dict[str, Any] = {"folds": folds, "workers": workers, "progress": progress}
+    if earlier is not None:
+        how["earlier"] = EarlierCommittee(earlier.folder, earlier.result()["committee"])
+    job = cleaning_job(classifier, examples, **how)
     folder = run.folder
     with locked_for_training(run) as unfinished:
         if not unfinished:
@@ -133,7 +163,7 @@ def train_table_run(
                 "source": _described(source, examples),
             }
         )
-        for file in (RunFile.MEMBERS, RunFile.MISSING_FOLDS, RunFile.COMPARISON_FOLDS):
+        for file in (RunFile.MISSING_FOLDS, RunFile.COMPARISON_FOLDS):
             for path in file.found_in(folder):
                 path.unlink()
 

@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Typer cannot look up the names of a function inside another.
 
+import gc
 import io
 import os
 import sys
@@ -67,6 +68,7 @@ def run(app: typer.Typer) -> None:
     exit_on_signals()
     try:
         app()
+        return
     except Terminated as error:
         print_note(f"Ended by {error.signal}: rerun the command to resume.")
         raise
@@ -75,5 +77,8 @@ def run(app: typer.Typer) -> None:
         if isinstance(error, OSError):
             where = f" ({error.filename})" if error.filename else ""
             sentence = f"{error.strerror or error}{where}."
-        print_note(f"error: {sentence}")
-        sys.exit(2)
+    print_note(f"error: {sentence}")
+    # The error has to let go of what it was raised in first, such as a table that is being read:
+    # threads of libraries that are still at work when Python ends may abort the process.
+    gc.collect()
+    sys.exit(2)

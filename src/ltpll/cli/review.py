@@ -77,5 +77,6 @@ def print_next(run: Path, table: CleanedTable, answers: Path) -> None:
     print_line(command("ltpll", "audit", run, *([] if answers.parent == run else [answers])))
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
     words = TrainJob.of_record(table.record).words()
-    words = [*earlier, "--reviewed", str(answers), "--out", "NEW_RUN", *words]
+    # From the answers in its folder, the next training finds the run to start from.
+    words = [*earlier, "--reviewed", str(run / RunFile.ANSWERS), "--out", "NEW_RUN", *words]
     print_line(command("ltpll", "train", table.record["source"]["table"], *words))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from ltpll.cli.options import Fresh, data_option, output_option, takes_settings
 from ltpll.errors import InputError, option, shown
 from ltpll.files import write_atomically
 from ltpll.formatting import are, command, counted, format_names
-from ltpll.runs.run import Record
+from ltpll.runs.run import Record, Run, run_of_file
 from ltpll.settings import file_text
 
 if TYPE_CHECKING:
@@ -111,11 +112,15 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
             problem = "A backbone is for pictures or texts: give a folder with --images, or name"
             raise InputError(f"{problem} the column with --text, or leave --backbone out.")
         run = table_run(out, settings, examples)
+        earlier = _earlier_run(run, files.reviewed, examples)
+        run = table_run(out, settings, examples, earlier)
         run.check_folder(afresh=fresh)
         # Every process has to check the folder before the first one writes to it.
         world.wait_for_all()
         finished = prepare_run(run, world, fresh=fresh)
         _print_examples(examples, source, pretrained=settings.backbone is not None)
+        if earlier is not None:
+            print_line(f"Training starts from {earlier.folder}, where the answers are.")
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
@@ -127,6 +132,7 @@ def train_job(job: TrainJob, out: Path | None = None, *, fresh: bool = False) ->
                     settings,
                     execution=replace(job.run, device=own_device),
                     progress=progress,
+                    earlier=earlier,
                 )
             world.wait_for_all()
         _print_result(run.result(), out)
@@ -185,6 +191,23 @@ def _with_answers(examples: Examples, source: TableSource, files: DataFiles) -> 
     separator = source.reading.separator
     answers = read_answers(paths, examples.table, id_column=id_column, separator=separator)
     return replace(examples, table=with_answers(examples.table, answers))
+
+
+def _earlier_run(run: Run, reviewed: Iterable[str], examples: Examples) -> Run | None:
+    """The finished run in whose folder answers are, if training can start from it."""
+    from ltpll.cleaning.pipeline import can_start
+
+    for name in reversed([*reviewed]):
+        folder = run_of_file(Path(name))
+        if folder is not None and folder.absolute() != run.folder:
+            earlier = Run.open(folder)
+            if can_start(run, earlier, examples):
+                return earlier
+            print_line(
+                f"Training starts anew, since {folder} is no committee of this version with the "
+                "same features, classes and settings."
+            )
+    return None
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -39,7 +40,12 @@ from ltpll.committee.members import (
 )
 from ltpll.committee.mixture import floored_shares, inside_sets, with_shares
 from ltpll.committee.shared_sets import SharedSets
-from ltpll.committee.training import CommitteeTraining, FittedMember, TrainedCommittee
+from ltpll.committee.training import (
+    CommitteeTraining,
+    EarlierCommittee,
+    FittedMember,
+    TrainedCommittee,
+)
 from ltpll.errors import InputError, first_line, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
 from ltpll.evaluation.scorers import ScoredBySets
@@ -94,8 +100,9 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             (rows, n_classes).
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
-        temperature_: The logarithms of probabilities are divided by it; 1 unless `LabelCleaner` or
-            `ltpll train` has calibrated them.
+        temperature_: The logarithms of probabilities are divided by it for the goal "accuracy"; 1
+            unless `LabelCleaner` or `ltpll train` has calibrated them.
+        balanced_temperature_: The same for the goal "balanced".
         truth_missing_: The share of candidate sets that was assumed to lack the true label.
 
     Examples:
@@ -153,8 +160,13 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         self.decide_missing(training)
         return self.take_over(training.run(stage=training.stage(workers)), training)
 
-    def prepare_training(self, X: Any, y: Any, groups: Any = None) -> CommitteeTraining:
-        """The training runs that `fit` makes, for callers of `decide_missing` and `take_over`."""
+    def prepare_training(
+        self, X: Any, y: Any, groups: Any = None, *, earlier: EarlierCommittee | None = None
+    ) -> CommitteeTraining:
+        """The training runs that `fit` makes, for callers of `decide_missing` and `take_over`.
+
+        They start from those of an `earlier` committee on the same rows, if there is one.
+        """
         check_truth_missing(self.truth_missing)
         folds = whole_number(self.folds, 2, "folds")
         self._check_goal()
@@ -173,7 +185,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         seed = seed_of(self.random_state)
         shared_sets = SharedSets.found_in(candidates)
         members = self._members(x, self.base_classifier(), seed, shared_sets is not None)
-        return CommitteeTraining(members, x, candidates, folds, seed, shared_sets)
+        return CommitteeTraining(members, x, candidates, folds, seed, shared_sets, earlier)
 
     def base_classifier(self) -> PartialLabelClassifier:
         """A classifier with the settings that all networks share."""
@@ -261,7 +273,8 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         """Become the committee that a training has found."""
         self._fitted, self._shared = found.members, found.prior
         self.weights_, self.information_ = found.weights, found.information
-        self.choice_, self.temperature_ = said_of(found.weights, found.information), 1.0
+        self.choice_ = said_of(found.weights, found.information)
+        self.temperature_ = self.balanced_temperature_ = 1.0
         self.out_of_fold_, self.own_ = found.out_of_fold, found.own
         sets = training.candidates
         unseen, own = inside_sets(found.out_of_fold, sets), inside_sets(found.own, sets)
@@ -285,14 +298,17 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         found: Any = 0.0
         for member in self._fitted:
             found = found + np.float32(member.weight) * member.probabilities(x, self._shared)
-        if self.temperature_ != 1:
-            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny)) / self.temperature_
-            found = np.exp(logs - logs.max(1, keepdims=True))
-            found /= found.sum(1, keepdims=True)
         if goal == "balanced":
             even = np.full(len(self.classes_), 1 / len(self.classes_))
             found = with_shares(found, self.class_prior_, even)
+        temperature = self._temperature_for(goal)
+        if temperature != 1:
+            logs = np.log(np.maximum(found, np.finfo(np.float32).tiny))
+            found = softmax(logs / temperature, axis=1)
         return np.asarray(found, dtype=np.float32)
+
+    def _temperature_for(self, goal: Goal) -> float:
+        return self.temperature_ if goal == "accuracy" else self.balanced_temperature_
 
     def _check_goal(self) -> Goal:
         if self.goal not in get_args(Goal):
@@ -357,6 +373,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             "information": list(self.information_),
             "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
             "temperature": self.temperature_,
+            "balanced_temperature": self.balanced_temperature_,
             "truth_missing": self.truth_missing_,
         }
         write_checkpoint(
@@ -429,13 +446,13 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         self.transduced_ = Transduced(*(arrays[f"transduced.{k}"] for k in range(4)))
         self.weights_ = {str(name): float(one) for name, one in values["weights"].items()}
         self.information_ = SetInformation(*map(float, values["information"]))
-        self.choice_, self.temperature_ = (
-            said_of(self.weights_, self.information_),
-            values["temperature"],
-        )
+        self.choice_ = said_of(self.weights_, self.information_)
+        self.temperature_ = values["temperature"]
+        self.balanced_temperature_ = values.get("balanced_temperature", self.temperature_)
         self.truth_missing_ = float(values["truth_missing"])
         sizes = {len(self.class_prior_), len(self._shared), len(self.classes_)}
-        if len(sizes) > 1 or len(names) not in (0, self.n_features_in_) or self.temperature_ <= 0:
+        least = min(self.temperature_, self.balanced_temperature_)
+        if len(sizes) > 1 or len(names) not in (0, self.n_features_in_) or least <= 0:
             raise ValueError("its classes or features differ in number")
         self._fitted = [
             _member_of(under_prefix(str(k), tensors), str(name), float(weight), device)

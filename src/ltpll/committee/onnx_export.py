@@ -60,7 +60,7 @@ class NetworkOfCommittee(nn.Module):
     def __init__(self, member: FittedMember, factors: Numbers) -> None:
         super().__init__()
         own = member.classifier
-        self.network = PredictingNetwork(own._predictor, own._goal, own.temperature_)
+        self.network = PredictingNetwork(own._predictor, own._goal, own._goal_temperature)
         self.bins = nn.Identity() if member.bins is None else Bins(member.bins)
         self.weight = member.weight
         self.register_buffer("factors", torch.from_numpy(factors))
@@ -93,7 +93,7 @@ class NetworksOfCommittee(nn.Module):
         super().__init__()
         self.goal = committee._check_goal()
         self.networks, self.n_classes = nn.ModuleList(networks), len(committee.classes_)
-        self.temperature = committee.temperature_
+        self.temperature = committee._temperature_for(self.goal)
         centre, scale = (torch.from_numpy(one) for one in _scaling(committee))
         buffers = {"centre": centre, "scale": scale, "mean": centre.to(kind), "std": scale.to(kind)}
         for name, one in buffers.items():
@@ -144,7 +144,9 @@ def export_committee(
     kind = torch.float64 if doubles else torch.float32
     classes = committee.classes_.tolist()
     log_prior = np.log(committee.class_prior_) if goal == "balanced" else np.zeros(1)
-    finish = partial(_finish, forests=forests, log_prior=log_prior, t=committee.temperature_)
+    finish = partial(
+        _finish, forests=forests, log_prior=log_prior, t=committee._temperature_for(goal)
+    )
     networks_of = NetworksOfCommittee(committee, networks, kind)
     shape = committee.input_shape_
     write_onnx(networks_of, shape, path, classes, feature_names, backbone, finish)
@@ -176,9 +178,7 @@ def _finish(model: Any, forests: Sequence[Any], log_prior: Numbers, t: float) ->
         part = add("Mul", [share, single(weight)], f"{one}, part")
         mixture = add("Add", [mixture, part], f"mixture {k}")
     logs = add("Log", [add("Max", [mixture, single(TINY)], "positive")], "logarithms")
-    add(
-        "Sub", [logs, (t * log_prior).astype(single)], "logits"
-    )  # so that dividing by t leaves the prior alone
+    add("Sub", [logs, log_prior.astype(single)], "logits")
     add("Softmax", [add("Div", ["logits", single(t)], "cooled")], "probabilities", axis=1)
     writer.append_to(model)
 

@@ -121,7 +121,7 @@ def labels_of_groups(inside: Shares, starts: Numbers, e: float) -> npt.NDArray[n
     n_labels = inside.shape[1]
     kept = (np.arange(2**n_labels)[:, None] >> np.arange(n_labels) & 1).astype(np.float64)
     factors = (e - 1) ** (n_labels - kept.sum(1))
-    found = np.empty_like(inside)
+    found = np.empty(inside.shape)
     ends = np.append(starts[1:], len(inside))
     at_once = max(1, VALUES_AT_ONCE // len(kept))
     first = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -42,6 +43,7 @@ from ltpll.training.callbacks import Progress
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.compatibility import check_features_differ
 from ltpll.training.fold_training import (
+    FROM_THE_START,
     FoldRun,
     KeptFolds,
     LockstepRuns,
@@ -64,8 +66,17 @@ CHECKPOINT_SECONDS = 20.0  # between two checkpoints of a run
 LEAST_SOFT = 1e-4  # that a candidate weighs for a network that learns from soft labels
 SOFT_EPOCHS = 30  # what a run of another member takes, in epochs of a network
 KEPT = "member-*.safetensors"
-PROBABILITIES = "probabilities"
+PROBABILITIES, HELD_OUT = "probabilities", "held_out"
+AGAIN = 0.125  # of the epochs, for networks that start from earlier ones
 AUTO = "auto"
+
+
+class EarlierCommittee(NamedTuple):
+    """A committee that was trained on the same rows before, perhaps with other sets."""
+
+    folder: Path
+    """Where its networks are kept, with the rows that each of them has not seen."""
+    weights: Mapping[str, float]
 
 
 class FittedMember(NamedTuple):
@@ -167,6 +178,7 @@ class CommitteeTraining:
         folds: int,
         seed: int,
         shared_sets: SharedSets | None = None,
+        earlier: EarlierCommittee | None = None,
     ) -> None:
         names = [member.name for member in members]
         if len(set(names)) < len(names):
@@ -183,9 +195,6 @@ class CommitteeTraining:
         every = np.arange(len(x))
         candidates.check_learnable()
         check_features_differ(torch.from_numpy(x))
-        self.splits: list[tuple[Rows, Rows]] = fold_splits(candidates, folds, seed)
-        check_folds(x, candidates, self.splits)
-        self.splits.append((every, every))
         self.trial: CommitteeTraining | None = None
         if len(x) > TRIAL_ROWS:
             rows = np.random.default_rng(seed).choice(len(x), TRIAL_ROWS, replace=False)
@@ -194,11 +203,34 @@ class CommitteeTraining:
             self.trial = CommitteeTraining(members, *sample, TRIAL_FOLDS, seed)
             self.trial.trains_all_rows = False
         self.parts: list[Part] = [] if self.trial is None else list(self.trial.parts)
-        last = len(self.splits) - 1
-        runs = [(member, k) for member in self.members for k in range(last)]
-        runs += [(member, last) for member in self.members]
+        runs = [(member, k) for member in self.members for k in range(folds)]
+        runs += [(member, folds) for member in self.members]
         self._numbers = {run: number for number, run in enumerate(runs, len(self.parts))}
+        self.earlier = earlier
+        self.splits: list[tuple[Rows, Rows]] = (
+            fold_splits(candidates, folds, seed) if earlier is None else self._earlier_splits(folds)
+        )
+        check_folds(x, candidates, self.splits)
+        self.splits.append((every, every))
         self.parts += [self._part(*run) for run in runs]
+
+    def _earlier_splits(self, folds: int) -> list[tuple[Rows, Rows]]:
+        """The folds of the earlier committee: a network must not start from one that has seen the
+        rows on which it is judged.
+        """
+        assert self.earlier is not None
+        kept, every = KeptFolds(self.earlier.folder, KEPT), np.arange(len(self.x))
+        networks = [one for one in self.members if isinstance(one, NetworkMember)]
+        found = []
+        for k in range(folds):
+            of_fold = (kept.read(self._number(one, k)) for one in networks)
+            tensors = next((one for one in of_fold if one is not None), None)
+            if tensors is None:
+                lost = f"The run {self.earlier.folder} has lost or damaged files of its networks"
+                raise InputError(f"{lost}: {FROM_THE_START}.")
+            held_out = tensors[HELD_OUT].numpy()
+            found.append((np.setdiff1d(every, held_out), held_out))
+        return found
 
     def _part(self, member: Member, k: int) -> Part:
         n, epochs, batch_size = len(self.splits[k][0]), SOFT_EPOCHS, len(self.splits[k][0])
@@ -217,6 +249,8 @@ class CommitteeTraining:
             n, batch_size = min(sizes), classifier.schedule(max(sizes)).batch_size
             classifier = clone(classifier).set_params(batch_size=batch_size)
         schedule: Schedule = classifier.schedule(n)
+        if self.earlier is not None:
+            schedule = schedule._replace(epochs=math.ceil(AGAIN * schedule.epochs))
         return schedule
 
     def set_network_params(self, **params: Any) -> None:
@@ -260,16 +294,24 @@ class CommitteeTraining:
             self._kept, self._stage, self._progress = kept, stage, progress
             if self.trial is not None:
                 self.trial._kept, self.trial._stage, self.trial._progress = kept, stage, progress
-                self._keep_the_best(*self.trial._weighed()[:2])
+            if self.earlier is not None:
+                if self.trial is not None:
+                    for member in self.trial.members:
+                        self.trial._skip(member, range(len(self.trial.splits)))
+                weights = np.asarray([self.earlier.weights[one.name] for one in self.members])
+                self._keep_the_best(self.members, weights, int((weights > 0).sum()))
+            elif self.trial is not None:
+                tried, weights = self.trial._weighed()[:2]
+                self._keep_the_best([one.member for one in tried], weights, MOST_KEPT)
             found = self._trained(*self._weighed())
         # The last runs may be those of an interrupted call.
         progress.start_part(stage.parts[-1]).report_epochs(stage.parts[-1].epochs)
         return found
 
-    def _keep_the_best(self, tried: Sequence[_Tried], weights: Numbers) -> None:
-        """Keep the members that weigh most in the trial, with a network among them."""
-        order = [tried[k].member for k in np.argsort(-weights)]
-        best = order[:MOST_KEPT]
+    def _keep_the_best(self, members: Sequence[Member], weights: Numbers, most: int) -> None:
+        """Keep the members that weigh most, with a network among them."""
+        order = [members[k] for k in np.argsort(-weights, kind="stable")]
+        best = order[:most]
         if not any(_teaches(one) for one in best):
             usual = [one for one in self.members if _teaches(one)]
             best.append(next((one for one in order if one in usual), usual[0]))
@@ -340,9 +382,13 @@ class CommitteeTraining:
         return self._numbers[member, k]
 
     def _fold_run(self, member: NetworkMember, k: int) -> FoldRun:
-        whole, x = partial(predicted, n=len(self.x)), self._input_of(member)
+        x, split, number = self._input_of(member), self.splits[k], self._number(member, k)
         classifier = clone(member.classifier).set_params(**self._schedule(member, k)._asdict())
-        return FoldRun(self._number(member, k), classifier, x, self.splits[k], whole)
+        predict, start = partial(predicted, rows=split[1], n=len(self.x)), None
+        if self.earlier is not None:
+            file = KeptFolds(self.earlier.folder, KEPT).predictions(number)
+            start = file if file.exists() else None
+        return FoldRun(number, classifier, x, split, predict, earlier=start)
 
     def _tried(self, networks: Sequence[NetworkMember], sets: Candidates) -> list[_Tried]:
         """What networks that learn from these sets say about rows of other folds."""
@@ -469,12 +515,15 @@ def fits_memory(candidates: Candidates, n_members: int = 8) -> bool:
     return len(candidates) * candidates.n_classes * n_members <= MOST_VALUES
 
 
-def predicted(classifier: Any, x: npt.NDArray[Any], sets: Candidates, *, n: int) -> Tensors:
-    """What is kept of a run: probabilities, or of the one on all n rows the classifier."""
-    if len(x) == n:
-        return content_of(classifier)
-    found = classifier.set_params(goal="accuracy").predict_proba(x)
-    return {PROBABILITIES: torch.from_numpy(found).half()}
+def predicted(
+    classifier: Any, x: npt.NDArray[Any], sets: Candidates, *, rows: Rows, n: int
+) -> Tensors:
+    """What is kept of a run: the classifier and, unless it saw all n rows, what it says of others."""
+    found = content_of(classifier)
+    if len(x) < n:
+        shares = classifier.set_params(goal="accuracy").predict_proba(x)
+        found |= {PROBABILITIES: torch.from_numpy(shares).half(), HELD_OUT: torch.from_numpy(rows)}
+    return found
 
 
 def _mixture(tried: Sequence[_Tried], weights: Numbers, shared: Numbers) -> Shares:

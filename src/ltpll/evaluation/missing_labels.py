@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
 
@@ -62,6 +63,30 @@ def fit_missing_labels(
     missing = shares[strata]
     suspicion = missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300)
     return MissingLabels(TEMPERATURES[place], shares, suspicion)
+
+
+def balanced_temperature(predictions: SetPredictions, prior: Floats, missing: float) -> float:
+    """The temperature of predictions that assume that all classes are equally frequent.
+
+    Logits are those of the predictions minus the logarithm of the class prior. The temperature is
+    the one that makes the sets most probable, if rows count in inverse proportion to how frequent
+    their classes are. It is 1 if the probabilities of all classes were not kept.
+    """
+    if predictions.log_probability is None:
+        return 1.0
+    n, n_classes = predictions.log_probability.shape
+    predictions = predictions.select(np.arange(n)[:: -(-n // MOST_ROWS)])
+    logs, starts = predictions.log_probability, predictions.offsets[:-1]
+    assert logs is not None
+    rare = predictions.candidate_shares() / prior[predictions.candidates]
+    weights, sizes = np.add.reduceat(rare, starts), np.diff(predictions.offsets)
+    logits, rows = logs - np.log(prior), np.repeat(np.arange(len(logs)), sizes)
+    found = []
+    for temperature in TEMPERATURES:
+        shares = softmax(logits / temperature, axis=1)[rows, predictions.candidates]
+        holds, lacks = set_likelihoods(np.add.reduceat(shares, starts), sizes, n_classes)
+        found.append(weights @ np.log((1 - missing) * holds + missing * lacks))
+    return TEMPERATURES[int(np.argmax(found))]
 
 
 def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:

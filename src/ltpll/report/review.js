@@ -21,8 +21,9 @@
     made.append(...content);
     return made;
   };
+  const plain = (words) => words.replace(/[\u202A-\u202E\u2066-\u2069]/g, "\uFFFD");
   // Text of the user, which may be written from right to left, stays by itself.
-  const bdi = (words) => element("bdi", {}, words.replace(/[\u202A-\u202E\u2066-\u2069]/g, "\uFFFD"));
+  const bdi = (words) => element("bdi", {}, plain(words));
   const say = (words) => { at("notice").textContent = words; at("notice").hidden = !words; };
 
   try {
@@ -84,7 +85,7 @@
   const draw = () => {
     const row = rows[current];
     const content = [];
-    if (pictures[current]) content.push(element("img", { src: pictures[current], alt: `Picture of ${row.id}` }));
+    if (pictures[current]) content.push(element("img", { src: pictures[current], alt: `Picture of ${plain(row.id)}` }));
     const values = [...row.shown, ["id", row.id]].flatMap(([name, value]) => [element("dt", {}, bdi(name)), element("dd", {}, bdi(value))]);
     content.push(element("dl", {}, ...values));
     content.push(element("div", { className: "choices" }, ...choices().map((c, k) => button(c, row.set.includes(c) ? "" : "outside", k + 1))));

@@ -26,6 +26,7 @@ from ltpll.training.checkpoint import (
     Tensors,
     previous_checkpoint,
     read_checkpoint,
+    under_prefix,
     write_checkpoint,
 )
 from ltpll.training.distributed import current_world
@@ -37,6 +38,7 @@ from ltpll.validation import chosen_device
 WORTHWHILE = 1_000_000  # rows of all epochs of all runs that justify starting processes
 MOST_BYTES = 4 << 30  # of the inputs in all processes, of which each briefly holds four copies
 BYTES_AT_ONCE = 1 << 28  # of the inputs of networks that are trained in lockstep
+FROM_THE_START = "copy the answers to another folder, and train from the start"
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training run, from 0."""
 Predict = Callable[[Any, Any, Candidates], Tensors]
@@ -96,6 +98,7 @@ class FoldRun:
 
     A copy of `classifier`, a `PartialLabelClassifier`, is trained on `fold[0]` and predicts
     `fold[1]`. `scores` are those of a comparison that the rebalancer "auto" made on all rows.
+    `earlier` is the file of a run on the same rows, which holds the classifier to start from.
     """
 
     number: int
@@ -105,6 +108,7 @@ class FoldRun:
     predict: Predict
     scores: Any = None
     rows_of: Callable[[Any, Rows], Any] = getitem
+    earlier: Path | None = None
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -133,6 +137,9 @@ class FoldRun:
         fitting = classifier.prepare_training(self.rows_of(self.x, others), sets.select(others))
         if self.scores is not None:
             fitting.trainer.rebalancer.scores = self.scores
+        if self.earlier is not None:
+            tensors, _ = read_checkpoint(self.earlier, advice=FROM_THE_START)
+            fitting.trainer.earlier = under_prefix("classifier", tensors)
         return classifier, fitting
 
     def finish(self, classifier: Any, sets: Candidates, kept: KeptFolds | None) -> Tensors:

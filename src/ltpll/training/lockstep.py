@@ -230,7 +230,7 @@ class LockstepTrainer(PartialLabelTrainer):
         super().prepare(x, candidates)
         sizes = [len(one.targets.values) for one in self.each]
         for one, values in zip(self.each, self.targets.values.split(sizes), strict=True):
-            one.targets.values = values
+            one.targets.values = values.copy_(one.targets.values)
 
     def _sampler(self) -> BatchSampler:
         sizes = [len(one.candidates) for one in self.each]

@@ -40,7 +40,13 @@ from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import CandidateTargets, Targets, initial_targets, restricted_softmax
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback, Checkpoint
-from ltpll.training.checkpoint import ADVICE, add_checkpoint, usable_checkpoint
+from ltpll.training.checkpoint import (
+    ADVICE,
+    Tensors,
+    add_checkpoint,
+    under_prefix,
+    usable_checkpoint,
+)
 from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_products import fast_products
 from ltpll.training.cpu_threads import Threads
@@ -109,6 +115,9 @@ class PartialLabelTrainer:
         world: The processes that train together; by default those that `torchrun` started.
 
     Attributes:
+        earlier: The state of a network and a rebalancer that were trained on these rows before,
+            perhaps with other sets, as `PartialLabelClassifier.content` returns it. If it is set,
+            `fit` starts from them and from the labels that they predict.
         history: The records of the finished epochs.
         epoch: The number of finished epochs.
         targets: The current targets.
@@ -212,6 +221,7 @@ class PartialLabelTrainer:
                 "epochs: train longer."
             )
         self.milestones = check_milestones(milestones, self._stage_length)
+        self.earlier: Tensors = {}
         if self._restart:
             weights = self.model.state_dict()
             self.state.initial = {name: value.clone() for name, value in weights.items()}
@@ -558,6 +568,11 @@ class PartialLabelTrainer:
         self.state.start(self.candidates, targets, batches)
         for part in self._parts:
             part.start_training(self)
+        if self.earlier:
+            for name in ("model", "rebalancer"):
+                self.state.modules[name].load_state_dict(under_prefix(name, self.earlier))
+            targets.values.copy_(self.final_targets().values)
+            self.warmup_epochs = 0
         # Created here, because recorded steps hold on to the tensors above.
         self._runner = Runner(
             self._nonfinite.guard(self.step, targets),
