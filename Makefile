@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
+.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest interop constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,12 @@ lowest newest:
 	build/$@/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]' --editable ./research
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
+
+# In an environment of its own, since these packages need a hundred others.
+interop:  ## Notebooks, and tests with cleanlab, crowd-kit, Hugging Face datasets, Label Studio and skops
+	$(PYTHON) -m venv build/interop
+	build/interop/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[interop]' --editable ./research
+	OMP_NUM_THREADS=1 build/interop/bin/python -m pytest tests/interop
 
 journeys: $(CORE)  ## Count the files that training on a table, and a benchmark, lead through (tools/journeys.py)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/journeys.py
