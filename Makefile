@@ -61,10 +61,12 @@ FUZZ_SECONDS ?= 600
 fuzz: $(DEV)  ## Damaged and hostile files for every reader (fuzz/README.md); writes findings to build/fuzz
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) --json build/fuzz/summary.json
 
-# In an environment of its own, so that pip-audit does not change the one that is tested.
-audit: $(DEV)  ## Known vulnerabilities of the pinned versions
+# In an environment of its own, so that these tools do not change the one that is tested.
+audit: $(DEV)  ## Licences of the pinned versions, a bill of materials (CycloneDX), known vulnerabilities
+	$(BIN)/python tools/licences.py
 	$(BIN)/python -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom pip-audit
+	build/audit/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library --output-file build/audit/sbom.json $(BIN)/python
 	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 # In environments of their own; uv, unlike pip, can choose the oldest versions, of what pyproject.toml names.
