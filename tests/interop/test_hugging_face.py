@@ -43,6 +43,7 @@ def test_a_dataset_is_cleaned_as_the_same_columns_of_pandas(dataset):
     frame = x.to_pandas().assign(kind=[NAMES[c] for c in TRUTH])
     expected = cleaner.fit(frame, [[NAMES[c] for c in one] for one in SETS])
     assert labels.equals(expected.labels_)
+    assert datasets.Dataset.from_pandas(labels)["label"][:] == labels["label"].tolist()
     assert np.array_equal(cleaner.predict(x.with_format("numpy")), cleaner.predict(frame))
 
 
