@@ -60,7 +60,7 @@ def test_encoders_are_parts_of_a_column_transformer_in_a_pipeline():
     columns = make_column_transformer((TfidfText(3), "note"), (ColumnEncoder(), ["size", "colour"]))
     model = make_pipeline(columns, QUICK).fit(TABLE, SETS)
     assert model.n_features_in_ == 3
-    names = [f"tfidftext__tfidftext{k}" for k in range(3)]
+    names = [f"tfidftext__tfidf{k}" for k in range(3)]
     assert model[0].get_feature_names_out().tolist()[:3] == names
     alone = np.hstack(
         [

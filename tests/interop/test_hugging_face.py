@@ -60,4 +60,4 @@ def test_unknown_labels_are_gaps_and_a_dataset_of_splits_is_refused(dataset):
     )
     assert "Row 1" in refusal(lambda: Candidates.of(column["kind"]))
     splits = datasets.DatasetDict({"train": dataset})
-    assert "such as dataset['train']" in refusal(lambda: Candidates.of(splits))
+    assert "has splits ('train')" in refusal(lambda: Candidates.of(splits))

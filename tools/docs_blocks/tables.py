@@ -196,7 +196,9 @@ def losses_table() -> str:
         for figure, title in FIGURES_OF_RAW_TABLES.items():
             others = {row: found[name, row][figure] for row in rows if (name, row) in found}
             ours = others.pop("ltpll")
-            best = max((row for row in others if not row.startswith("ltpll")), key=others.__getitem__)
+            best = max(
+                (row for row in others if not row.startswith("ltpll")), key=others.__getitem__
+            )
             if others[best] - ours > LOST:
                 cells = f"{100 * ours:.1f}", f"{100 * others[best]:.1f}"
                 lines.append(table_row(name, title, rows[best][0], *cells))

@@ -70,8 +70,8 @@ def arrow_list(column: Any) -> list[Any]:
 def _hugging_face_table(dataset: Any) -> Any:
     """A dataset of Hugging Face, with names in the place of the numbers of a `ClassLabel`."""
     if isinstance(dataset, dict):
-        splits = f"{list(dataset)[0]!r}" if dataset else "its name"
-        raise InputError(f"The dataset has splits: give one of them, such as dataset[{splits}].")
+        splits = ", ".join(map(repr, dataset))
+        raise InputError(f"The dataset has splits ({splits}): give one of them, dataset[NAME].")
     table = dataset.with_format("arrow")[:]
     for place, (name, feature) in enumerate(dataset.features.items()):
         names = getattr(getattr(feature, "feature", feature), "names", None)

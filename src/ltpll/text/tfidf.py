@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from ltpll.errors import InputError, first_line, shown
 from ltpll.validation import whole_number
@@ -26,9 +26,7 @@ ARRAYS = ("idf", "components")
 Array = npt.NDArray[Any]
 
 
-class TfidfText(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class TfidfText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Texts as TF-IDF of words and of letters, reduced by an SVD; it needs scikit-learn only.
 
     Single words and pairs of words are counted, and sequences of three to five characters within
@@ -71,7 +69,9 @@ class TfidfText(  # type: ignore[misc]
     def n_outputs(self) -> int:
         return len(self._components)
 
-    _n_features_out = n_outputs  # which names the features
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """A name for each feature: tfidf0, tfidf1, and so on."""
+        return np.asarray([f"tfidf{k}" for k in range(self.n_outputs)], dtype=object)
 
     def fit(self, texts: Sequence[str], y: Any = None) -> Self:
         """Learn the vocabulary, its rarity and the directions of the largest variation.
@@ -151,7 +151,9 @@ class TfidfText(  # type: ignore[misc]
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
             least = {"n_components": 1, "max_features": 1, "seed": 0}
-            encoder = cls(**{name: whole_number(values[name], n, name) for name, n in least.items()})
+            encoder = cls(
+                **{name: whole_number(values[name], n, name) for name, n in least.items()}
+            )
             vocabularies = [values[name] for name in KINDS]
             idf, components = (np.asarray(arrays[name], np.float32) for name in ARRAYS)
             if components.ndim != 2 or components.shape[1:] != idf.shape:
