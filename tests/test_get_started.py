@@ -1,14 +1,19 @@
-"""docs/get-started.md: every kind of table that it shows is trained on by the command below it."""
+"""docs/get-started.md: every kind of table that it shows is trained on by the command below it; and
+what comes out is explained in docs/own-data.md.
+"""
 
 import io
 import re
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+from ltpll.cleaning.results import class_columns, cleaned_columns
+from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.documents import ROOT
 from support.tiny_backbones import make_efficientnets_shallow, write_efficientnet
@@ -87,3 +92,16 @@ def test_a_folder_for_each_set_needs_no_table(tmp_path, monkeypatch):
     said = ltpll("train", folder, *QUICK, "--set", "data.side=8", "--out", "run")
     assert "40 examples" in said
     assert "2 classes, 1.5 candidates per set" in said
+
+
+def test_your_own_data_explains_every_column_that_clean_writes():
+    page = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+    section = re.search(r"(?ms)^## What I get\n(.*?)^## ", page)[1]
+    tables = re.findall(r"(?m)^\| column \| what it says \|\n((?:\|.*\n)+)", section)
+    rows, classes = (set(re.findall(r"(?m)`(\w+)`(?=[^|]*\|.*\|$)", one)) for one in tables)
+    table = cleaned_table()
+    record = {**table.record, "information_by_class": [0.0] * len(table.classes)}
+    written = class_columns(replace(table, record=record))
+    assert classes == set(written) - {"class"}
+    known = {"id", "candidates", "votes", "true_label", "split", "path", "group", "reviewed"}
+    assert set(cleaned_columns(table)) - known <= rows
