@@ -78,6 +78,7 @@ def test_the_command_of_a_kind_of_table_trains_on_it(title, table, command, tmp_
     said = ltpll(train, name, *words, *QUICK)
     assert SAID[title] in said
     assert "Next: ltpll clean run" in said
+    assert ("NEW.csv --images FOLDER" in said) == ("--images" in words)
 
 
 def test_a_folder_for_each_set_needs_no_table(tmp_path, monkeypatch):
