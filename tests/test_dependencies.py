@@ -36,6 +36,7 @@ MEASURED = {
     "threadpoolctl",  # comes with scikit-learn
 }
 IMPORTED_AS = {
+    "crowdkit": "crowd-kit",
     "pil": "pillow",
     "sklearn": "scikit-learn",
     "markupsafe": "jinja2",

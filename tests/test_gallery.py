@@ -15,7 +15,7 @@ from PIL import Image
 
 from ltpll import METHODS
 from tools import render_gallery
-from tools.render_gallery import EXAMPLES, PAGES, SCRIPTS
+from tools.render_gallery import EXAMPLES, NOTEBOOKS, PAGES, SCRIPTS
 
 SECONDS = 30  # of CPU time that an example may take; on an idle machine they take 1 to 6
 
@@ -156,9 +156,10 @@ def test_a_page_has_output_a_small_figure_and_says_where_it_was_measured(name):
         assert (PAGES / target).is_file()
 
 
-def test_the_notebook_is_valid_and_has_the_code_of_the_script():
-    """The rules of nbformat 4.5, as its JSON schema states them."""
-    notebook = json.loads((SCRIPTS / "crowd_labels.ipynb").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_is_valid_and_has_the_code_of_the_script(name):
+    """The rules of nbformat 4.5, as its JSON schema states them; `make interop` executes it."""
+    notebook = json.loads((SCRIPTS / f"{name}.ipynb").read_text(encoding="utf-8"))
     assert set(notebook) == {"cells", "metadata", "nbformat", "nbformat_minor"}
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert {"name", "display_name"} <= set(notebook["metadata"]["kernelspec"])
@@ -182,10 +183,10 @@ def test_the_notebook_is_valid_and_has_the_code_of_the_script():
                 assert set(output) == {"output_type", "data", "metadata"}
                 assert output["output_type"] == "display_data"
                 figures.append(base64.b64decode(output["data"]["image/png"]))
-    assert figures == [(PAGES / "crowd_labels.png").read_bytes()]
+    assert figures == [(PAGES / f"{name}.png").read_bytes()]
     code = "\n".join(
         "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
     )
-    script = ast.parse((SCRIPTS / "crowd_labels.py").read_text(encoding="utf-8"))
+    script = ast.parse((SCRIPTS / f"{name}.py").read_text(encoding="utf-8"))
     script.body = script.body[1:]
     assert ast.dump(ast.parse(code)) == ast.dump(script)

@@ -33,7 +33,7 @@ EXAMPLES = (
     "own_network_own_loop",
     "own_method",
 )  # in the order of the index
-NOTEBOOKS = ("crowd_labels",)
+NOTEBOOKS = ("crowd_labels", "embeddings")
 SCRIPTS, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
 THUMBNAIL = (360, 160)  # pixels, at most
 OUTPUT = "```text\n{}\n```"

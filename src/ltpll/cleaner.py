@@ -151,7 +151,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.encoder_ = ColumnEncoder()
         frame = pandas_frame(X)
         if self.encoder_ is not None:
-            X = self.encoder_.fit_transform(X)
+            X = np.asarray(self.encoder_.fit_transform(X))
         x = classifier.checked_inputs(X, reset=True)
         x = x.numpy() if isinstance(x, Tensor) else x
         names = getattr(self.encoder_ or classifier, "feature_names_in_", None)
@@ -237,7 +237,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _encoded(self, X: Any) -> Any:
-        return X if self.encoder_ is None else self.encoder_.transform(X)
+        return X if self.encoder_ is None else np.asarray(self.encoder_.transform(X))
 
     def review_queue(self, n: int = QUEUE) -> DataFrame:
         """The rows of `labels_` that a person should look at first.

@@ -759,16 +759,35 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """With all tensors on the CPU, so that the classifier can be unpickled anywhere."""
+        """Without objects of torch if `save` can write it, as skops needs it; otherwise with all
+        tensors on the CPU, so that the classifier can be unpickled anywhere.
+        """
         state = dict(super().__getstate__())
-        if "_predictor" in state:
+        if "_predictor" not in state:
+            return state
+        try:
+            tensors, values = self.content()
+            content = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+        except (InputError, TypeError):  # parts of others, or numbers that numpy does not have
             predictor = deepcopy(state["_predictor"])
             model = predictor.forward_pass.model
             for part in (model, predictor.method, predictor.rebalancer, *predictor.extras):
                 part.cpu()
             predictor.forward_pass.device = torch.device("cpu")
-            state |= {"_predictor": predictor, "model_": model, "device_": "cpu"}
-        return state
+            return {**state, "_predictor": predictor, "model_": model, "device_": "cpu"}
+        state["_content"] = content, values
+        return {name: one for name, one in state.items() if name not in ("_predictor", "model_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = dict(state)
+        content = own.pop("_content", None)
+        super().__setstate__(own)
+        if content is not None:
+            arrays, values = content
+            tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+            restored = self.from_content(tensors, values, "cpu")
+            self._predictor, self.model_ = restored._predictor, restored.model_
+            self.device_ = "cpu"
 
 
 def seed_of(random_state: Any) -> int:

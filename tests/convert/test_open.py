@@ -42,6 +42,12 @@ def test_pictures_in_no_folder_have_no_set_and_prediction_needs_none(tmp_path):
     assert found.paths.tolist() == ["cat/a.png", "fox/b.png", "new.png"]
 
 
+def test_pictures_of_which_none_is_in_a_folder_need_folders_or_a_table(tmp_path):
+    folder = pictures(tmp_path, "cat_or_fox_1.png", "fox_2.png")
+    message = refusal(lambda: read_label_table(folder))
+    assert message.startswith(f"No picture in {folder} is in a folder that names its candidates")
+
+
 def test_folders_that_are_all_splits_are_no_classes(tmp_path):
     folder = pictures(tmp_path, "train/cat/a.png", "test/fox/b.png", "train/fox/c.png")
     found = read_label_table(folder)

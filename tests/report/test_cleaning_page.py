@@ -22,6 +22,7 @@ from ltpll.cleaning.review import choose_questions
 from ltpll.errors import InputError
 from ltpll.report import cleaning_page
 from ltpll.report.cleaning_page import render_cleaning_page, write_cleaning_page
+from ltpll.report.templates import with_code
 from support.browser import in_browser, is_owned, needs_browser, payloads
 from support.cleaned_tables import cleaned_table
 
@@ -314,6 +315,19 @@ def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
     text = render_cleaning_page(with_text(hebrew), hebrew)
     assert f"<bdi>&#34;{hebrew}&#34;</bdi>" in text
     assert f"<bdi>{hebrew}</bdi> (" in text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        ("answer 20 rows (`ltpll review`).", "answer 20 rows (<code>ltpll review</code>)."),
+        ("`<b>` & <i>", "<code>&lt;b&gt;</code> &amp; &lt;i&gt;"),
+        ("the class a`b", "the class a`b"),
+        ("plain", "plain"),
+    ],
+)
+def test_what_stands_between_backticks_is_code(sentence, shown):
+    assert str(with_code(sentence)) == shown
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):

@@ -127,6 +127,9 @@ def read_scores(
     if (top_k is None) == (mass is None):
         rules = "by top_k (the k highest) or by mass (the fewest that reach it)"
         raise InputError(f"Scores become sets {rules}: give one of the two.")
+    frame = pandas_frame(matrix)
+    if frame is not None:
+        matrix, classes = frame.to_numpy(), list(frame.columns) if classes is None else classes
     matrix, names = as_matrix(matrix, classes)
     if mass is not None:
         in_range(mass, "mass", 0, 1, above=True)

@@ -202,13 +202,13 @@ class Candidates:
         overconfident; `with_weights(None)` removes them.
 
         Args:
-            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not
-                negative.
+            matrix: A numpy array, a torch tensor, a scipy sparse matrix or a table of pandas or
+                polars with numbers that are not negative.
             top_k: The candidates are the k classes with the highest scores, without those whose
                 score is zero.
             mass: The candidates are the fewest classes that together have this share of the row's
                 scores.
-            classes: One name per column; by default 0, 1, ….
+            classes: One name per column; by default the columns of a table, or else 0, 1, ….
 
         Raises:
             InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or

@@ -208,8 +208,8 @@ def verdicts(table: CleanedTable) -> list[str]:
     if not judgement:
         return sentences
     covering, chance = judgement["covering"], judgement["chance"]
-    found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of"
-    found += f" {chance:.1%} by chance"
+    found = f"the predicted class is a candidate in {covering:.1%} of the rows (by chance, in"
+    found += f" {chance:.1%})"
     beats = _beats_chance(table)
     if not beats[0]:
         guess = "The data do not let the model beat a random guess: on rows it was not trained on"

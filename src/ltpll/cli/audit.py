@@ -35,8 +35,8 @@ def audit(
         store_answers(run, before, given)
     table = with_answers_applied(before, given)
     if table.audit is None:
-        none = f"{run} has no answers about rows that it was trained on without them"
-        raise InputError(f"{none}: run {command('ltpll', 'review', run)}, and answer some rows.")
+        advice = f"run {command('ltpll', 'review', run)}, and answer some rows"
+        raise InputError(f"{run} has no answers to audit: {advice}.")
     sentences = said_of_answers(table) or ["None of the answers is about the random sample."]
     for sentence in [counted(table.audit.answers, "answer") + ".", *sentences, *findings(table)]:
         print_line(sentence)

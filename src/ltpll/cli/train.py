@@ -279,11 +279,14 @@ def _print_result(result: Record, out: Path) -> None:
     recovered = result.get("recovered", result["last"].get("target_recovery"))
     if recovered is not None:
         print_line(f"On training rows: true label recovered for {recovered:.1%}.")
+    source = result["source"]
+    new = ["--images", "FOLDER"] if source.get("images") else []
+    new += ["--features", "NEW.npy"] if source.get("features") else []
     commands = (
         ("clean", out, "--out", "cleaned.csv"),
         ("review", out),
         ("report", out),
-        ("predict", out, "NEW.csv", "--out", "predictions.csv"),
+        ("predict", out, "NEW.csv", *new, "--out", "predictions.csv"),
     )
     print_line(f"Next: {'; '.join(command('ltpll', *words) for words in commands)}")
 

@@ -68,8 +68,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             such as `zip*`, to "number", "category", "date", "text" or "ignore".
         numbers: "scaled", or "bins" to append the piecewise linear encoding of each column of
             numbers and dates (`PiecewiseLinear`).
-        text: The encoder of texts: None for words and letters, or an object with `fit`,
-            `transform` and `names`.
+        text: The encoder of texts: None for words and letters (`TfidfText`), or an object with
+            `transform` and `n_outputs`; what has `fit` is fitted.
 
     Attributes:
         columns_: The column of each name that is used, in order.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy.typing as npt
+from sklearn.base import clone
 
 from ltpll.columns.cells import as_texts
 from ltpll.columns.numbers import Encoded
@@ -94,8 +95,10 @@ class TextColumn:
 
     @classmethod
     def fit(cls, name: str, values: Any, encoder: Any = None) -> Self:
-        """Learn words and letters from the training rows, unless an encoder is given."""
-        return cls(TfidfText().fit(_texts(values)) if encoder is None else encoder)
+        """Learn words and letters from the training rows; a pretrained encoder learns nothing."""
+        encoder = TfidfText() if encoder is None else encoder
+        learns = hasattr(encoder, "fit")
+        return cls(clone(encoder, safe=False).fit(_texts(values)) if learns else encoder)
 
     @property
     def names(self) -> list[str]:

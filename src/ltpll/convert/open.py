@@ -82,6 +82,11 @@ def _table_of_folder(folder: Path, *, with_sets: bool) -> ArrowTable:
         parts = [own[1:] for own in parts]
     if with_sets:
         columns["candidates"] = [own[0] if len(own) > 1 else "" for own in parts]
+        if not any(columns["candidates"]):
+            raise InputError(
+                f"No picture in {folder} is in a folder that names its candidates: move them into "
+                "folders such as 'cat' and 'cat|fox', or give a table of path and candidates."
+            )
     return ArrowTable(
         pa.table(columns), folder, lambda i: f"The picture {shown(pictures[i], 200)} in {folder}"
     )

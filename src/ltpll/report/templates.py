@@ -47,6 +47,15 @@ def bdi(text: object) -> Any:
     return markup("<bdi>{}</bdi>").format(without_bidi_controls(str(text)))
 
 
+def with_code(sentence: str) -> Any:
+    """A sentence as markup, in which what stands between backticks is code."""
+    parts = without_bidi_controls(sentence).split("`")
+    if len(parts) % 2 == 0:
+        return sentence
+    code = markup("<code>{}</code>")
+    return markup("").join(code.format(one) if k % 2 else one for k, one in enumerate(parts))
+
+
 def json_markup(value: object, *, sort_keys: bool = False) -> Any:
     """A value as indented JSON, in which every text stays by itself."""
     text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False)
@@ -108,7 +117,7 @@ def _compiled(name: str, package: str) -> Any:
         lstrip_blocks=True,
         finalize=lambda value: without_bidi_controls(value) if type(value) is str else value,
     )
-    engine.filters |= {"bdi": bdi, "percent": percent, "number": "{:,}".format}
+    engine.filters |= {"bdi": bdi, "code": with_code, "percent": percent, "number": "{:,}".format}
     return engine.get_template(name)
 
 

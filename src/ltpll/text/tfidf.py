@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from ltpll.errors import InputError, first_line, shown
 from ltpll.validation import whole_number
@@ -25,7 +26,7 @@ ARRAYS = ("idf", "components")
 Array = npt.NDArray[Any]
 
 
-class TfidfText:
+class TfidfText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Texts as TF-IDF of words and of letters, reduced by an SVD; it needs scikit-learn only.
 
     Single words and pairs of words are counted, and sequences of three to five characters within
@@ -57,9 +58,10 @@ class TfidfText:
     def __init__(
         self, n_components: int = 128, *, max_features: int = 20_000, seed: int = 0
     ) -> None:
-        self.n_components = whole_number(n_components, 1, "n_components")
-        self.max_features = whole_number(max_features, 1, "max_features")
-        self.seed, self.n_cut = seed, 0
+        self.n_components = n_components
+        self.max_features = max_features
+        self.seed = seed
+        self.n_cut = 0
         self._vectorizers: list[Any] = []
         self._components: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
 
@@ -67,29 +69,36 @@ class TfidfText:
     def n_outputs(self) -> int:
         return len(self._components)
 
-    def fit(self, texts: Sequence[str]) -> Self:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """A name for each feature: tfidf0, tfidf1, and so on."""
+        return np.asarray([f"tfidf{k}" for k in range(self.n_outputs)], dtype=object)
+
+    def fit(self, texts: Sequence[str], y: Any = None) -> Self:
         """Learn the vocabulary, its rarity and the directions of the largest variation.
 
         Args:
             texts: The texts; empty ones are allowed.
+            y: Ignored.
 
         Raises:
-            InputError: If they are not texts.
+            InputError: If they are not texts, or a setting is not a number.
         """
         from sklearn.utils.extmath import randomized_svd
 
+        n_components = whole_number(self.n_components, 1, "n_components")
+        max_features = whole_number(self.max_features, 1, "max_features")
         known, self.n_cut = readable_texts(texts, LONGEST)
         sample = self._sample(known)
         self._vectorizers = []
         for name in KINDS:
-            vectorizer = _vectorizer(name, max_features=self.max_features)
+            vectorizer = _vectorizer(name, max_features=max_features)
             try:
                 vectorizer.fit(sample)
             except ValueError:  # there is no word
                 vectorizer = None
             self._vectorizers.append(vectorizer)
         counts = self._counts(sample)
-        n = min(self.n_components, *counts.shape)
+        n = min(n_components, *counts.shape)
         if n == 0:
             self._components = np.empty((0, counts.shape[1]), np.float32)
             return self
@@ -141,8 +150,10 @@ class TfidfText:
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(values['format'])}, not {FORMAT!r}")
-            numbers = {name: values[name] for name in ("n_components", "max_features")}
-            encoder = cls(**numbers, seed=whole_number(values["seed"], 0, "seed"))
+            least = {"n_components": 1, "max_features": 1, "seed": 0}
+            encoder = cls(
+                **{name: whole_number(values[name], n, name) for name, n in least.items()}
+            )
             vocabularies = [values[name] for name in KINDS]
             idf, components = (np.asarray(arrays[name], np.float32) for name in ARRAYS)
             if components.ndim != 2 or components.shape[1:] != idf.shape:
