@@ -219,7 +219,7 @@ def test_a_training_that_starts_from_another_keeps_its_folds_members_and_network
     weights = {"linear": 0.7, "forest": 0.0, "lifting": 0.3, "bins": 0.0}
     earlier = module.EarlierCommittee(tmp_path, weights)
     answered = sets.with_answers([0, 1, 2], [[0], [1], [2]])
-    second = CommitteeTraining(members(), x, answered, 2, 0, earlier)
+    second = CommitteeTraining(members(), x, answered, 2, 0, earlier=earlier)
     alone = CommitteeTraining(members(), x, answered, 2, 0)
     same = [
         np.array_equal(a[1], b[1]) for a, b in zip(second.splits, training().splits, strict=True)
