@@ -165,6 +165,7 @@ def measure(
     return {
         **column,
         "rebalancer": rebalancer,
+        **({"steps": model.steps} if rebalancer == "committee" else {}),
         "seed": seed,
         "rows": len(x),
         **{name: round(float(value), 5) for name, value in figures.items()},

@@ -90,10 +90,10 @@ def test_the_usual_members_learn_and_their_weights_sum_to_one(usual):
 def test_the_largest_weights_are_told_in_a_sentence():
     weights = {"a": 0.0, "b": 0.55, "c": 0.25, "d": 0.12, "e": 0.08}
     found = SetInformation(0.5, 0.01, 1.0)
-    knows = "together they say 0.50 ± 0.01 nats about the sets, 50% of what they could."
-    assert said_of(weights, found) == f"Weights by held-out sets: b 55%, c 25%, d 12%; {knows}"
+    knows = "Together they know 50% of what can be known about candidate sets (0.50 ± 0.01 nats)."
+    assert said_of(weights, found) == f"Weights by held-out sets: b 55%, c 25%, d 12%. {knows}"
     even = {str(k): 0.05 for k in range(20)}
-    assert said_of(even, found) == f"Weights by held-out sets: 0 most; {knows}"
+    assert said_of(even, found) == f"Weights by held-out sets: 0 most. {knows}"
 
 
 def test_equal_seeds_give_equal_committees_and_others_other_folds():

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 
 from ltpll import Candidates, PartialLabelClassifier
 from ltpll.committee import SoftForest
@@ -263,6 +264,28 @@ def test_networks_trained_by_two_workers_are_those_of_one(tmp_path, monkeypatch,
     given.clear()
     same(run(tmp_path, workers=2)[0], found)
     assert not given  # all is kept
+
+
+def test_a_backend_of_joblib_trains_what_one_process_does(tmp_path, monkeypatch, whole):
+    begun = []
+
+    def noting(run, content):
+        begun.append(run.numbers)
+        return trained_alone(run, content)
+
+    trained_alone = fold_training._trained_alone
+    monkeypatch.setattr(fold_training, "_trained_alone", noting)
+    with parallel_config("threading", n_jobs=2):
+        found, progress = run(tmp_path)
+    # Threads round differently.
+    np.testing.assert_allclose(found.out_of_fold, whole[0].out_of_fold, atol=1e-5)
+    np.testing.assert_allclose(found.own, whole[0].own, atol=1e-5)
+    assert set(range(6)) <= {number for numbers in begun for number in numbers}
+    assert progress.shares[-1] == 1
+    begun.clear()
+    with parallel_config("threading", n_jobs=2):
+        same(run(tmp_path)[0], found)
+    assert not begun  # all is kept
 
 
 def test_members_with_too_little_weight_are_not_trained_on_all_rows(monkeypatch):

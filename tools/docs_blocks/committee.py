@@ -36,13 +36,15 @@ def columns_of_the_paper() -> str:
         )
     figures = {"balanced_accuracy": "balanced accuracy", "recovery": "labels recovered"}
     heads = [f"{name}, {who}" for name in figures.values() for who in ("`auto`", "**committee**")]
-    lines = table_head("setting", "n", *heads)
+    lines = table_head("setting", "n", "steps", *heads)
     used: list[Record] = []
     for ((data, imbalance, ambiguity),), group in sorted(grouped(records, "setting").items()):
         by = grouped(group, "rebalancer")
         auto, committee = by.get(("auto",), []), by.get(("committee",), [])
         if not committee:
             continue
+        steps = max(one["steps"] for one in committee)
+        committee = [one for one in committee if one["steps"] == steps]
         used += committee
         cells = [
             over_folds([one[figure] for one in rows])
@@ -50,8 +52,8 @@ def columns_of_the_paper() -> str:
             for rows in (auto, committee)
         ]
         setting = f"{data}, ρ={imbalance:g}, q={ambiguity:g}" if imbalance else data
-        lines.append(table_row(setting, len(committee), *cells))
-    return block(lines, "*Means ± standard deviations in %.*", measured_on(used))
+        lines.append(table_row(setting, len(committee), f"{steps:,}", *cells))
+    return block(lines, "*Means ± standard deviations in %. Steps: of each network.*", measured_on(used))
 
 
 def committee_against_networks() -> str:

@@ -491,4 +491,4 @@ def said_of(weights: Mapping[str, float], information: SetInformation) -> str:
     largest = sorted(weights.items(), key=lambda one: -one[1])[:MOST_NAMED]
     named = [f"{name} {weight:.0%}" for name, weight in largest if weight >= LEAST_NAMED]
     members = ", ".join(named or [f"{largest[0][0]} most"])
-    return f"Weights by held-out sets: {members}; together they say {information}."
+    return f"Weights by held-out sets: {members}. Together they know {information}."

@@ -47,8 +47,8 @@ class SetInformation(NamedTuple):
     def __str__(self) -> str:
         share = self.nats / self.possible if self.possible > 0 else 0.0
         return (
-            f"{self.nats:.2f} ± {self.standard_error:.2f} nats about the sets, {share:.0%} of what "
-            "they could"
+            f"{share:.0%} of what can be known about candidate sets "
+            f"({self.nats:.2f} ± {self.standard_error:.2f} nats)"
         )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from joblib import Parallel, delayed
+from joblib.parallel import get_active_backend
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
@@ -258,15 +260,20 @@ def train_in_processes(
     """Train the runs that are not kept yet at once, each in a process with one thread.
 
     The numbers of the runs are those of the parts of `stage`, which the plan of `progress`
-    contains. If the stage has one worker, nothing is trained.
+    contains. A backend of joblib that the caller has chosen with several jobs, such as Ray's, runs
+    them elsewhere. Otherwise, if the stage has one worker, nothing is trained.
     """
     missing = [run for run in runs if any(kept.read(k) is None for k in run.numbers)]
     for run in set(runs) - set(missing):
         for k in run.numbers:
             stage.parts[k].done = stage.parts[k].epochs
-    if not missing or stage.workers == 1:
+    elsewhere = get_active_backend()[1] not in (None, 1)
+    if not missing or (stage.workers == 1 and not elsewhere):
         return
     progress.start_part(stage.parts[0])
+    if elsewhere:
+        _train_by_joblib(missing, sets, kept, stage, progress)
+        return
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path, shape = Path(folder) / "epochs", (len(missing), 2)
         reports: npt.NDArray[np.float64] = np.memmap(path, np.float64, "w+", shape=shape)
@@ -285,6 +292,32 @@ def train_in_processes(
         calls = [(run.with_one_thread(), content, kept, path, k) for k, run in enumerate(missing)]
         in_processes(_train_elsewhere, calls, stage.workers, report)
         report()
+
+
+def _train_by_joblib(
+    runs: Sequence[FoldRun | LockstepRuns],
+    sets: Candidates,
+    kept: KeptFolds,
+    stage: Stage,
+    progress: Progress,
+) -> None:
+    """Train the runs by the backend of joblib that the caller has chosen; only what they found comes
+    back, so that other machines need no common folder.
+    """
+    content = pickle.dumps(sets)
+    calls = (delayed(_trained_alone)(run.with_one_thread(), content) for run in runs)
+    for found in Parallel(return_as="generator_unordered")(calls):
+        for number, tensors in found.items():
+            kept.write(number, tensors)
+        progress.report_epochs({stage.parts[k]: stage.parts[k].epochs for k in found})
+
+
+def _trained_alone(run: FoldRun | LockstepRuns, content: bytes) -> dict[int, Tensors]:
+    """What one run has found, or several in lockstep, by their numbers."""
+    with TemporaryDirectory(prefix="ltpll-") as folder:
+        own = KeptFolds(Path(folder), "member-*.safetensors")
+        run.train(pickle.loads(content), own)
+        return {k: tensors for k in run.numbers if (tensors := own.read(k)) is not None}
 
 
 def _train_elsewhere(
