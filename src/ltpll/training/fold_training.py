@@ -306,7 +306,7 @@ def _train_by_joblib(
     """
     content = pickle.dumps(sets)
     calls = (delayed(_trained_alone)(run.with_one_thread(), content) for run in runs)
-    for found in Parallel(return_as="generator_unordered")(calls):
+    for found in Parallel()(calls):  # Ray's backend cannot return them one by one
         for number, tensors in found.items():
             kept.write(number, tensors)
         progress.report_epochs({stage.parts[k]: stage.parts[k].epochs for k in found})
