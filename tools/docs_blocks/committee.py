@@ -53,7 +53,9 @@ def columns_of_the_paper() -> str:
         ]
         setting = f"{data}, ρ={imbalance:g}, q={ambiguity:g}" if imbalance else data
         lines.append(table_row(setting, len(committee), f"{steps:,}", *cells))
-    return block(lines, "*Means ± standard deviations in %. Steps: of each network.*", measured_on(used))
+    return block(
+        lines, "*Means ± standard deviations in %. Steps: of each network.*", measured_on(used)
+    )
 
 
 def committee_against_networks() -> str:
