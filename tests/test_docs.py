@@ -360,7 +360,7 @@ def test_links_of_a_page_outside_the_site_lead_somewhere(page):
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
 
 
 # ---- versions and generated parts ----------------------------------------------------------------
