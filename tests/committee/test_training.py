@@ -377,6 +377,14 @@ def test_of_many_rows_a_trial_on_a_sample_chooses_which_members_are_trained(monk
     assert progress.shares[-1] == 1
 
 
+def test_members_with_little_weight_in_the_trial_are_not_trained_on_more(monkeypatch):
+    monkeypatch.setattr(module, "TRIAL_ROWS", 40)
+    of_trial = {3: np.array([0.62, 0.3, 0.08]), 2: np.array([0.5, 0.5])}
+    monkeypatch.setattr(module, "mixture_weights", lambda found, sets: of_trial[len(found)])
+    found, _ = run(own=[network("one"), network("two", lr=0.3), network("three")])
+    assert found.weights == pytest.approx({"one": 0.5, "two": 0.5, "three": 0})
+
+
 def test_tables_that_teach_nothing_are_refused_before_training():
     x, sets = problem()
     same = Candidates.of([[0, 1]] * 60)

@@ -57,7 +57,7 @@ Shares = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]
 LEAST_WEIGHT = 0.02  # members with less are left out
 TRIAL_ROWS, TRIAL_FOLDS = 20_000, 3  # with more rows, members are first tried on a sample
-MOST_KEPT = 3  # members after the trial
+MOST_KEPT, WORTHWHILE = 3, 0.1  # members after the trial, and the least weight of each
 ROUNDS = 3  # in which weights and class shares follow from each other
 MOST_VALUES = 2**28  # rows × classes × members, of two bytes each
 ROWS_AT_ONCE = 20_000  # that are read in bins for a prediction
@@ -298,11 +298,14 @@ class CommitteeTraining:
                 if self.trial is not None:
                     for member in self.trial.members:
                         self.trial._skip(member, range(len(self.trial.splits)))
-                weights = np.asarray([self.earlier.weights[one.name] for one in self.members])
+                weights = np.asarray(
+                    [self.earlier.weights.get(one.name, 0) for one in self.members]
+                )
                 self._keep_the_best(self.members, weights, int((weights > 0).sum()))
             elif self.trial is not None:
                 tried, weights = self.trial._weighed()[:2]
-                self._keep_the_best([one.member for one in tried], weights, MOST_KEPT)
+                most = min(MOST_KEPT, max(1, int((weights >= WORTHWHILE).sum())))
+                self._keep_the_best([one.member for one in tried], weights, most)
             found = self._trained(*self._weighed())
         # The last runs may be those of an interrupted call.
         progress.start_part(stage.parts[-1]).report_epochs(stage.parts[-1].epochs)
