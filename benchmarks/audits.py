@@ -1,14 +1,15 @@
 """Measures audits: intervals, confidences and flags that learn from the answers of people who are
 wrong now and then, and how many wrong labels an answer finds.
 
-    python benchmarks/audits.py fit PACK FITS
+    python benchmarks/audits.py fit PACK FITS [--photos FEATURES LABELS]
     python benchmarks/audits.py measure FITS --out results/audits
     python benchmarks/audits.py balanced FITS --out results/balanced
 
 `fit` trains committees on tables in which it is known which sets lack the true label, and leaves
 what `ltpll train` would store in FITS: digits at three imbalances, with random wrong labels or the
-answers of three annotators; the tables of PACK (see benchmarks/tabular.py); and cities, a raw table
-(see benchmarks/raw_tables.py; skipped where its package is not installed). Of each table, at most
+answers of three annotators; the tables of PACK (see benchmarks/tabular.py); cities and chess, raw
+tables (see benchmarks/raw_tables.py); and features of photos (`train` of an .npz file, as
+benchmarks/columns.py writes it, and an .npy file of class numbers). Of each table, at most
 500 rows are used, and networks take 300 steps to save time. The true label is removed from 0, 2 and 10 % of the sets.
 
 `measure` lets simulated people answer, of whom 0, 5 or 10 % of the answers are wrong classes, drawn
@@ -51,6 +52,7 @@ from ltpll.evaluation.audit import is_rare
 from ltpll.evaluation.missing_labels import balanced_temperature, fit_missing_labels
 from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.environment import environment
+from ltpll.synthetic import uniform_candidates
 
 MOST_ROWS, STEPS = 500, 300
 MISSING = (0.0, 0.02, 0.1)
@@ -63,23 +65,35 @@ TABLES = (
     "cities",
     "digits, ρ=10, three annotators",
     "birdsong",
+    "chess",
+    "photos",
 )
+RAW_TABLES = {"cities": "cities", "chess": "kr-vs-k"}  # by their names in benchmarks/raw_tables.py
 
 
-def fit(pack: Path, name: str, missing: float, seed: int, out: Path) -> str:
+def fit(
+    pack: Path, photos: list[Path] | None, name: str, missing: float, seed: int, out: Path
+) -> str:
     """Train on one table, and store its labels, their judgement and the true labels."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", InputWarning)
-    if name == "cities":
+    if name in RAW_TABLES:
         from raw_tables import TABLES as RAW
         from raw_tables import draw, load
 
-        drawn = draw(RAW[name], *load(RAW[name]), seed)
+        table = RAW[RAW_TABLES[name]]
+        drawn = draw(table, *load(table), seed)
         x, y, sets = drawn.x, drawn.y, drawn.sets
+    elif name == "photos":
+        assert photos is not None
+        with np.load(photos[0]) as stored:
+            x, y = stored["train"], np.load(photos[1])
+        sets = uniform_candidates(y, n_classes=int(y.max()) + 1, ambiguity=0.3, seed=seed).dense()
+        sets = sets.numpy()
     else:
         x, y, sets = problem(pack, name, seed)
     some = np.sort(np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS])
-    x, y, sets = x.iloc[some] if name == "cities" else x[some], y[some], sets[some]
+    x, y, sets = x.iloc[some] if name in RAW_TABLES else x[some], y[some], sets[some]
     sets = remove_truth(sets, y, missing, seed)
     committee = Committee(steps=STEPS, random_state=seed, device="cpu", threads=1)
     cleaner = LabelCleaner(committee).fit(x, Candidates.from_matrix(torch.as_tensor(sets)))
@@ -102,11 +116,13 @@ def fit(pack: Path, name: str, missing: float, seed: int, out: Path) -> str:
 
 def fit_all(options: argparse.Namespace) -> None:
     options.fits.mkdir(parents=True, exist_ok=True)
+    given = options.pack, options.photos
     jobs = [
-        (options.pack, name, missing, seed, options.fits / f"{name}-{missing:g}-{seed}.npz")
+        (*given, name, missing, seed, options.fits / f"{name}-{missing:g}-{seed}.npz")
         for seed in range(options.seeds)
-        for name in TABLES
+        for name in options.tables
         for missing in MISSING
+        if name != "photos" or options.photos
     ]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(fit, *job) for job in jobs if not job[-1].exists()]:
@@ -346,6 +362,8 @@ def main() -> None:
     fitting = commands.add_parser("fit")
     fitting.add_argument("pack", type=Path)
     fitting.add_argument("fits", type=Path)
+    fitting.add_argument("--photos", type=Path, nargs=2, metavar=("FEATURES", "LABELS"))
+    fitting.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
     fitting.add_argument("--seeds", type=int, default=5)
     fitting.add_argument("--workers", type=int, default=2)
     fitting.set_defaults(run=fit_all)
