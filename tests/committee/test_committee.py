@@ -92,6 +92,11 @@ def test_the_largest_weights_are_told_in_a_sentence():
     found = SetInformation(0.5, 0.01, 1.0)
     knows = "Together they know 50% of what can be known about candidate sets (0.50 ± 0.01 nats)."
     assert said_of(weights, found) == f"Weights by held-out sets: b 55%, c 25%, d 12%. {knows}"
+    grouped = said_of({"network on groups": 1.0}, found)
+    assert grouped.endswith(
+        f"{knows} Rows share their sets in groups, so the other rows of a group also count for a "
+        "label."
+    )
     even = {str(k): 0.05 for k in range(20)}
     assert said_of(even, found) == f"Weights by held-out sets: 0 most. {knows}"
 

@@ -30,6 +30,7 @@ from ltpll.candidates.labels import read_labels
 from ltpll.columns import PiecewiseLinear
 from ltpll.committee.forest import SoftForest
 from ltpll.committee.members import (
+    ON_GROUPS,
     Member,
     NetworkMember,
     SoftLabelMember,
@@ -61,6 +62,7 @@ STEPS = 2000  # of each network, as of one that predicts alone: shorter ones los
 VALUES_AT_ONCE = 2**23  # of features in double precision
 MOST_NAMED = 3  # members in the sentence about the weights
 LEAST_NAMED = 0.1
+OF_GROUPS = "Rows share their sets in groups, so the other rows of a group also count for a label."
 
 
 class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
@@ -491,4 +493,5 @@ def said_of(weights: Mapping[str, float], information: SetInformation) -> str:
     largest = sorted(weights.items(), key=lambda one: -one[1])[:MOST_NAMED]
     named = [f"{name} {weight:.0%}" for name, weight in largest if weight >= LEAST_NAMED]
     members = ", ".join(named or [f"{largest[0][0]} most"])
-    return f"Weights by held-out sets: {members}. Together they know {information}."
+    found = f"Weights by held-out sets: {members}. Together they know {information}."
+    return f"{found} {OF_GROUPS}" if ON_GROUPS in weights else found

@@ -23,6 +23,7 @@ from ltpll.training.checkpoint import Tensors
 MOST_COLUMNS = 128  # that are read in bins; more are probably an embedding, which bins harm
 TREES = 100  # on all rows; half as many in each fold
 ENOUGH = 3  # distinct values from which bins say more than the number itself
+ON_GROUPS = "network on groups"
 CONTENT = "classifier."
 VALUES = "classifier-values"
 
@@ -100,7 +101,7 @@ def default_members(
     if bins:
         found.append(NetworkMember("network on bins", clone(base), bins=True))
     if grouped:
-        found.append(NetworkMember("network on groups", clone(base), bins=bins, told=True))
+        found.append(NetworkMember(ON_GROUPS, clone(base), bins=bins, told=True))
     else:
         lifting = clone(base).set_params(rebalancer=RECORDS())
         found.append(NetworkMember("network, RECORDS", lifting, lifts=True))
