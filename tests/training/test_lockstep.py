@@ -15,7 +15,13 @@ from ltpll.rebalancers import RECORDS, Anchor, EpochRECORDS, SetEvidence
 from ltpll.training import cpu_products, fold_training
 from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.fold_training import FoldRun, LockstepRuns, in_lockstep
-from ltpll.training.lockstep import LockstepSampler, LockstepTrainer, StackedLinear, lockstep_key
+from ltpll.training.lockstep import (
+    LockstepSampler,
+    LockstepTrainer,
+    StackedLinear,
+    joined,
+    lockstep_key,
+)
 
 REBALANCERS = (RECORDS(), Anchor("average"), SetEvidence(), EpochRECORDS(), "none")
 
@@ -76,7 +82,7 @@ def test_training_starts_from_an_earlier_network_and_the_labels_that_it_predicts
     if together:
         joint = LockstepTrainer(second)
         x = torch.cat([one.x for one in second])
-        joint.prepare(x, lockstep.joined([one.candidates for one in second]))
+        joint.prepare(x, joined([one.candidates for one in second]))
         assert joint.warmup_epochs == 0
     for one, other in zip(first, second, strict=True):
         if not together:
