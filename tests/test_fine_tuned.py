@@ -173,7 +173,7 @@ def test_a_network_of_ones_own_is_pickled_and_not_saved(tmp_path):
         (lambda values: values["params"]["model"].pop("fine_tune"), "is damaged"),
         (
             lambda values: values["params"]["model"]["fine_tune"].update(freeze_norm="never"),
-            "choose True, False or 'auto'",
+            "it must be True, False or 'auto'",
         ),
         (lambda values: values["params"]["model"]["fine_tune"].update(extra=1), "is damaged"),
     ],

@@ -265,7 +265,7 @@ class Leaning(Tower):
         ({"floors": 1.5}, "Tower's floors is 1.5: it must be a whole number of at least 1."),
         ({"slopes": (0.5,)}, "2 values, each a number between 0 and 1."),
         ({"slopes": (0.5, 2)}, "2 values, each a number between 0 and 1."),
-        ({"kind": "tall"}, "Tower's kind is 'tall': it must be round or square."),
+        ({"kind": "tall"}, "Tower's kind is 'tall': it must be 'round' or 'square'."),
     ],
 )
 def test_options_are_checked_by_their_types(options, message):

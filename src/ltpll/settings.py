@@ -13,7 +13,7 @@ import math
 import textwrap
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
@@ -146,22 +146,24 @@ def accepted(kind: Any, value: Any) -> Any:
     raise ValueError
 
 
-def expected(kind: Any) -> str:
+def expected(kind: Any, show: Callable[[Any], str] = str) -> str:
     """What a setting of this type must be, such as "a whole number of at least 1 or auto"."""
-    *first, last = _alternatives(kind)
+    *first, last = _alternatives(kind, show)
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _alternatives(kind: Any) -> list[str]:
+def _alternatives(kind: Any, show: Callable[[Any], str]) -> list[str]:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return [arguments[1].words(expected(arguments[0]))]
     if origin in (Union, types.UnionType):
         listed = {one for kind in arguments if get_origin(kind) is tuple for one in get_args(kind)}
         others = [one for one in arguments if one is not type(None) and one not in listed]
-        return [word for one in others for word in _alternatives(one)]
+        return [word for one in others for word in _alternatives(one, show)]
     if origin is Literal:
-        return list(arguments)
+        return list(map(show, arguments))
+    if kind is bool and show is repr:
+        return ["True", "False"]
     if origin is tuple:
         return [f"{expected(arguments[0])}, or a list of such"]
     plain = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -179,6 +181,7 @@ class Setting:
     kind: Any
     default: Any
     help: str
+    show: Callable[[Any], str] = str  # how messages write its choices
 
     @property
     def takes_several(self) -> bool:
@@ -190,8 +193,9 @@ class Setting:
         try:
             return accepted(self.kind, value)
         except (ValueError, OverflowError):
-            problem = f"{said or self.name} is {shown(value)}: it must be {expected(self.kind)}."
-            raise InputError(problem) from None
+            problem = f"{said or self.name} is {shown(value)}"
+            must = f"it must be {expected(self.kind, self.show)}"
+            raise InputError(f"{problem}: {must}.") from None
 
     def from_text(self, text: str, said: str = "") -> Any:
         """The value that is written as plain text, or as TOML."""
@@ -214,7 +218,9 @@ def checked_arguments(function: Any) -> Mapping[str, Setting]:
     except (NameError, AttributeError):  # of types that are imported for type checkers only
         return {}
     return {
-        name: Setting(name, kind, None, "") for name, kind in kinds.items() if _is_checkable(kind)
+        name: Setting(name, kind, None, "", repr)
+        for name, kind in kinds.items()
+        if _is_checkable(kind)
     }
 
 

@@ -159,8 +159,8 @@ def test_a_class_without_candidates_counts_as_half_an_example():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bounds": "soft"}, "it must be interval or point"),
-        ({"lift": "more"}, "it must be records, warm-up or none"),
+        ({"bounds": "soft"}, "it must be 'interval' or 'point'"),
+        ({"lift": "more"}, "it must be 'records', 'warm-up' or 'none'"),
         ({"prior": "uniform"}, "choose auto, sets, average"),
         ({"warmup": 60}, "a number between 0 and 1"),
         ({"width": -1}, "a number of at least 0"),

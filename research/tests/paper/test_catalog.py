@@ -93,8 +93,8 @@ def test_an_unknown_item_lists_the_known_ones():
 
 
 def test_parts_that_are_not_built_are_named():
-    assert missing_parts({"method": "deacon", "rebalancer": "none", "extras": ["cutmix"]}) == [
-        "deacon",
+    assert missing_parts({"method": "beacon", "rebalancer": "none", "extras": ["cutmix"]}) == [
+        "beacon",
         "cutmix",
     ]
     assert missing_parts({"method": "corr", "rebalancer": "records", "extras": ["mixup"]}) == []

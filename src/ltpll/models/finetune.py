@@ -12,7 +12,7 @@ from ltpll.backbones import Backbone
 from ltpll.errors import InputError, shown
 from ltpll.models.classifier import Classifier
 from ltpll.registry import Configurable
-from ltpll.validation import in_range
+from ltpll.settings import Positive
 
 # With fewer rows, batch norm keeps its statistics: they come from more than a million pictures.
 # Statistics of small batches are noisier, and running means would drift to the few pictures of the
@@ -47,7 +47,7 @@ class FineTune(Configurable):
     def __init__(
         self,
         backbone: Backbone,
-        lr_factor: float = 0.1,
+        lr_factor: Positive = 0.1,
         freeze_norm: bool | Literal["auto"] = "auto",
     ) -> None:
         self.backbone = backbone
@@ -81,11 +81,6 @@ class FineTune(Configurable):
                 f"The backbone is {shown(backbone)}: give a Backbone, such as "
                 "Backbone.from_pretrained('efficientnet-lite0')."
             )
-        if self.freeze_norm not in (True, False, "auto"):
-            raise InputError(
-                f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'."
-            )
-        in_range(self.lr_factor, "lr_factor", 0, above=True)
         if len(shape) != 3 or shape[0] != 3:
             raise InputError(
                 f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}."
