@@ -208,7 +208,7 @@ def committee_data() -> dict[str, Any]:
 def draw_committee(data: dict[str, Any]) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
     colours = plt.get_cmap("tab20").colors
-    members = list(data["weights"][data["tables"][0]])
+    members = list(dict.fromkeys(name for one in data["weights"].values() for name in one))
     places, before = range(len(data["tables"])), np.zeros(len(data["tables"]))
     for k, name in enumerate(members):
         own = np.asarray([100 * data["weights"][table].get(name, 0) for table in data["tables"]])
