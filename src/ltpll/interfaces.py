@@ -231,7 +231,7 @@ class Method(Part):
     row_by_row: ClassVar[bool] = False
     """Whether the loss is the mean of losses of single rows, and each row's targets are refined
     from its own outputs, so that networks can be trained in lockstep (`training/lockstep.py`).
-    """
+    Subclasses have to say it again."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03
@@ -398,10 +398,12 @@ class Extra(Part):
     """
     n_forward_views: ClassVar[int] = 1
     """How many of these views, from the first, pass through the network."""
+    first_epoch: int = 0
+    """The first epoch, from 0, in which the term is used."""
 
     def active(self, epoch: int) -> bool:
         """Whether the term is used in this epoch; the only decision that may depend on time."""
-        return True
+        return epoch >= self.first_epoch
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch | None:
         """Return additional examples for the same forward pass.

@@ -88,9 +88,6 @@ class BCL(Extra):
         self.projector = Projector(head.in_features, self.width)
         self.centres = nn.Parameter(torch.randn(head.out_features, self.width))
 
-    def active(self, epoch: int) -> bool:
-        return epoch >= self.first_epoch
-
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:

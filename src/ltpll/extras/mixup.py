@@ -42,9 +42,6 @@ class Mixup(Extra):
         super().__init__()
         self.alpha, self.weight, self.first_epoch = alpha, weight, first_epoch
 
-    def active(self, epoch: int) -> bool:
-        return epoch >= self.first_epoch
-
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch:
         share = mixup_weights(int(self.alpha), generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)

@@ -69,9 +69,6 @@ class PaCO(Extra):
     def attach(self, model: nn.Module) -> None:
         self.memory = Memory(model, self.width, self.queue, self.momentum)
 
-    def active(self, epoch: int) -> bool:
-        return epoch >= self.first_epoch
-
     def loss(
         self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
     ) -> Tensor:

@@ -10,6 +10,7 @@ from ltpll.methods.alim import ALIM
 from ltpll.methods.cavl import CAVL
 from ltpll.methods.cc import CC
 from ltpll.methods.corr import CORR
+from ltpll.methods.deacon import DEACON
 from ltpll.methods.dirk import DIRK
 from ltpll.methods.htc import HTC
 from ltpll.methods.lw import LW
@@ -28,6 +29,7 @@ __all__ = [
     "CAVL",
     "CC",
     "CORR",
+    "DEACON",
     "DIRK",
     "HTC",
     "LW",

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import one_hot
 
-from ltpll.interfaces import Method, Outputs
+from ltpll.interfaces import Outputs
+from ltpll.methods.proden import PRODEN
 
 
-class CAVL(Method):
+class CAVL(PRODEN):
     """CAVL (Zhang et al., ICLR 2022): the candidate with the largest activation value is the label.
 
     Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies
@@ -33,9 +34,6 @@ class CAVL(Method):
     """
 
     name = "cavl"
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         logits = outputs.logits[0]

@@ -15,7 +15,8 @@ from ltpll.blocks.contrastive import (
     contrastive_loss,
     labels_or_own_view,
 )
-from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.interfaces import Step, Training, linear_head
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fraction, NotNegative, Positive, Whole
 from ltpll.targets import restricted_softmax
 
@@ -36,7 +37,7 @@ def rectified(logits: Tensor, candidates: Tensor) -> Tensor:
     return share * inside + (1 - share) * outside
 
 
-class DIRK(Method):
+class DIRK(PRODEN):
     """DIRK (Wu et al., AAAI 2024): the network learns from its own moving average.
 
     A teacher, the moving average of the network's weights, labels each view: it divides one part of
@@ -124,12 +125,6 @@ class DIRK(Method):
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         self.by_label.fill_(epoch >= self.first_epoch)
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
-
-    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return restricted_softmax(outputs.logits[0], candidates)
 
     def step_loss(self, step: Step) -> Tensor:
         # Following the network before a step is following it after the last one.

@@ -18,7 +18,8 @@ from ltpll.blocks.selection import (
     mixup_partners,
     mixup_weights,
 )
-from ltpll.interfaces import Method, Outputs, Step, Training, ViewKind, linear_head
+from ltpll.interfaces import Outputs, Step, Training, ViewKind, linear_head
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fraction, Fractions, NotNegative
 from ltpll.targets import restricted_softmax
 
@@ -35,7 +36,7 @@ class Branch(NamedTuple):
     prior: Tensor  # decides the quota of reliable examples of each class
 
 
-class HTC(Method):
+class HTC(PRODEN):
     """HTC (Jia et al., AAAI 2024): a head for imbalanced, and a tail head for balanced labels.
 
     The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads
@@ -137,9 +138,6 @@ class HTC(Method):
 
     def end_epoch(self, training: Training) -> None:
         self.prior.copy_(training.targets.mean())
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return self._moved_targets(self._tail_outputs(outputs), targets, candidates)

@@ -8,18 +8,19 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import kl_div, log_softmax
 
 from ltpll.blocks.contrastive import Projector, move_prototypes
 from ltpll.blocks.selection import blend, symmetric_beta
-from ltpll.interfaces import Method, Outputs, Step, linear_head
+from ltpll.interfaces import Outputs, Step, linear_head
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fractions, NotNegative, Positive
 from ltpll.targets import restricted_softmax
 
 FIRST = 0.99  # φ and γ in the first epoch
 
 
-class PaPi(Method):
+class PaPi(PRODEN):
     """PaPi (Xia et al., CVPR 2023): blends are as near to prototypes as the targets say.
 
     The classifier's predictions refine the targets, and the features of blended examples learn to
@@ -106,9 +107,6 @@ class PaPi(Method):
             now = first + (last - first) * (epoch - 1) / n_epochs
             buffer.fill_(now if epoch else FIRST)
         self.ramp.fill_(self.weight * min(epoch / self.ramp_epochs, 1.0))
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         refined = restricted_softmax(outputs.logits[0], candidates)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import one_hot
 
 from ltpll.blocks.contrastive import (
     Memory,
@@ -16,11 +16,12 @@ from ltpll.blocks.contrastive import (
     labels_or_own_view,
     move_prototypes,
 )
-from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.interfaces import Outputs, Step, Training, linear_head
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fraction, Fractions, NotNegative, Positive, Whole
 
 
-class PiCO(Method):
+class PiCO(PRODEN):
     """PiCO (Wang et al., ICLR 2022): cross-entropy plus a contrastive loss.
 
     The contrastive loss compares projected features: those of the weak view, with gradients,
@@ -116,9 +117,6 @@ class PiCO(Method):
         # As in the authors' code, which sets φ after each epoch.
         self.phi.fill_(first + (last - first) * max(epoch - 1, 0) / n_epochs)
         self.by_label.fill_(epoch >= self.first_epoch)
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return self._moved_targets(self._similarities(outputs), targets, candidates)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ltpll.interfaces import Method, Outputs, Training, ViewKind
+from ltpll.interfaces import Outputs, Training, ViewKind
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fraction, NotNegative, Whole
-from ltpll.targets import restricted_softmax
 
 HIGHEST_THRESHOLD = 0.4  # from which on it does not grow
 FEW = 1e-4  # of all pairs of an example and a class: the threshold grows where fewer are dropped
 
 
-class POP(Method):
+class POP(PRODEN):
     """POP (Xu et al., ICML 2023): PRODEN whose sets lose labels that stay improbable.
 
     Every `window` epochs, candidates leave a set for good if their mean target over these epochs is
@@ -93,9 +93,6 @@ class POP(Method):
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return torch.stack([cross_entropy(z, targets) for z in outputs.logits]).mean()
-
-    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return restricted_softmax(outputs.logits[0], candidates)
 
     def end_epoch(self, training: Training) -> None:
         blocks = training.candidates.row_blocks(training.candidates.n_classes)

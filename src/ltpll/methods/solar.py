@@ -20,14 +20,14 @@ from ltpll.blocks.selection import (
     mixup_weights,
 )
 from ltpll.blocks.sinkhorn import sinkhorn
-from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
+from ltpll.interfaces import Outputs, Step, Training, linear_head
+from ltpll.methods.proden import PRODEN
 from ltpll.settings import Count, Fraction, Fractions, Positive, Whole
-from ltpll.targets import restricted_softmax
 
 MIXUP_ALPHA = 4
 
 
-class SoLar(Method):
+class SoLar(PRODEN):
     """SoLar (Wang et al., NeurIPS 2022): labels whose class shares match an estimated prior.
 
     Labels are assigned to the batch together with a queue of earlier batches. The examples of each
@@ -159,12 +159,6 @@ class SoLar(Method):
         self.queue.shorten_to(len(training.targets))
 
     # ---- a step ----------------------------------------------------------------------------------
-
-    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return cross_entropy(outputs.logits[0], targets)
-
-    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return restricted_softmax(outputs.logits[0], candidates)
 
     @torch.no_grad()
     def assign_labels(self, logits: Tensor, candidates: Tensor) -> Tensor:

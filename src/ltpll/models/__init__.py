@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ltpll.errors import InputError, first_line
-from ltpll.models.classifier import Classifier, split_head
-from ltpll.models.finetune import FineTune
-from ltpll.models.resnet import resnet18
-from ltpll.models.small_networks import linear, mlp, small_cnn
+from ltpll.models.classifier import Classifier as Classifier
+from ltpll.models.classifier import split_head as split_head
+from ltpll.models.finetune import FineTune as FineTune
+from ltpll.models.resnet import resnet18 as resnet18
+from ltpll.models.small_networks import linear as linear
+from ltpll.models.small_networks import mlp as mlp
+from ltpll.models.small_networks import small_cnn as small_cnn
 from ltpll.registry import unknown_name_error
 from ltpll.rng import seeded_layers
 
@@ -46,16 +49,3 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
             raise InputError(
                 f"The model {name!r} cannot be built from {sorted(options)}: {first_line(error)}."
             ) from error
-
-
-__all__ = [
-    "MODELS",
-    "Classifier",
-    "FineTune",
-    "build_model",
-    "linear",
-    "mlp",
-    "resnet18",
-    "small_cnn",
-    "split_head",
-]

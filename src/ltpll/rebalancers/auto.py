@@ -34,32 +34,23 @@ class Auto(Anchor):
 
     - Rows share their sets in groups (the objects of a picture): the shares are fixed at the
       average uniform target.
-    - Wrong labels join independently and most rows are ambiguous: the shares are fixed at the most
-      likely estimate, or between bounds around it if it is uncertain.
-    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are
-      left alone, unless a comparison on held-out rows (`scores`) favours the average; then targets
-      weigh which labels share sets, as in `set-evidence`.
+    - Wrong labels join independently, and fewer than 30 % of the sets have a single label: the
+      shares are fixed at the most likely estimate or, if its expected L1 error is 0.06 or more,
+      kept between the bounds of `anchor` around it.
+    - How the sets arose is unclear: the shares are fixed at the average if a comparison on held-out
+      rows (`scores`) favours it. Otherwise they are left alone, and if a test rejects that wrong
+      labels join independently, targets weigh which labels share sets, as in `set-evidence`.
     - Otherwise targets are left alone.
 
     RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always
     subtract the log of the mean target.
 
     Formula:
-        as `anchor` with lift "warm-up" and the bounds that `prior` asks for; with prior "auto":
-        lower = upper = mean uniform target     rows share their sets, or `scores` favour it
-        lower = upper = most likely shares      wrong labels join independently, and the expected
-                                                L1 error of the shares is below 0.06
-        the interval of `anchor`                wrong labels join independently, otherwise
-        no bounds, as in `set-evidence`         how the sets arose is unclear, and a test rejects
-                                                independence
-        no bounds, b = 0 and s = 0              otherwise, such as if 30 % of the sets or more have
-                                                a single label
+        as `anchor` with lift "warm-up" and the bounds that `prior` asks for or, with prior "auto",
+        those of the list above; without bounds, b = 0 and s = 0
 
     References:
-        Ours; it builds on RECORDS.
-
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
-        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+        Ours; it builds on `anchor`, and so on RECORDS.
 
     Args:
         prior: As for `Anchor`; given shares are used whatever the sets say.
