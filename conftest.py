@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import hearing_signals
+from support.processes import do_not_wait_for_disk, hearing_signals
 
 
 def pytest_configure(config):
@@ -22,6 +22,7 @@ def pytest_configure(config):
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are imported
     torch.set_num_threads(1)  # so that two workers on two cores do not compete
+    do_not_wait_for_disk()
     settings.register_profile("ltpll", deadline=None, max_examples=50, derandomize=True)
     settings.load_profile("ltpll")
 

@@ -14,7 +14,7 @@ import tomllib  # noqa: F401
 import traceback
 from pathlib import Path
 
-from support.processes import environment_of_tests
+from support.processes import do_not_wait_for_disk, environment_of_tests
 
 # Not ltpll.cli: it reads the width of the terminal from the environment when it is imported.
 PRELOADED = (
@@ -90,6 +90,7 @@ def shared_fork_server():
 
 def _serve():
     replies = os.fdopen(os.dup(1), "w")
+    do_not_wait_for_disk()
     for name in PRELOADED:
         importlib.import_module(name)
     gc.collect()
