@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from ltpll.blocks.contrastive import Memory, contrastive_loss, labels_or_own_view, move_prototypes
+from ltpll.blocks.contrastive import (
+    Memory,
+    contrastive_loss,
+    labels_or_own_view,
+    move_prototypes,
+)
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.settings import Count, Fraction, Fractions, NotNegative, Positive, Whole
 
