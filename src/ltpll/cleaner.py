@@ -20,12 +20,7 @@ from ltpll.candidates.arrow import pandas_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.results import (
-    FALSE_DISCOVERIES,
-    CleanedTable,
-    cleaned_columns,
-    summary,
-)
+from ltpll.cleaning.results import FALSE_DISCOVERIES, CleanedTable, cleaned_columns, summary
 from ltpll.cleaning.review import QUEUE, review_rows
 from ltpll.cleaning.stored_tables import shown_values
 from ltpll.columns import ColumnEncoder

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, cast, get_args
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
@@ -30,13 +29,11 @@ from ltpll.before_training import (
     overall_share,
 )
 from ltpll.candidates import Candidates
-from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
-from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError, first_line, shown
-from ltpll.evaluation.scorers import ScoredBySets
+from ltpll.errors import InputError, first_line
+from ltpll.evaluation.scorers import SetClassifier, as_checked_by_sklearn
 from ltpll.extras import EXTRAS
 from ltpll.formatting import counted
-from ltpll.interfaces import Extra, Goal, Method, Rebalancer
+from ltpll.interfaces import Extra, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.models import FineTune, build_model
 from ltpll.models.finetune import FineTunedClassifier
@@ -112,7 +109,7 @@ class Fitting(NamedTuple):
     candidates: Candidates
 
 
-class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
+class PartialLabelClassifier(SetClassifier, BaseEstimator):  # type: ignore[misc]
     """A classifier for examples with sets of candidate labels, exactly one of which is true.
 
     Args:
@@ -268,14 +265,7 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         """
         check_truth_missing(self.truth_missing)
         x = self.checked_inputs(X, reset=True)
-        if y is None:
-            raise InputError(
-                "This classifier requires y to be passed, but the target y is None: "
-                "give the candidate sets."
-            )
-        labels = read_labels(y)
-        self.classes_ = labels.classes
-        candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
+        candidates = self._candidates_of(y, groups)
         return Fitting(self._trainer(x, candidates), x, candidates)
 
     def decide_by_cross_validation(
@@ -495,42 +485,13 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         predicted: npt.NDArray[Any] = self.classes_[numbers]
         return predicted
 
-    def transduce(self) -> Transduced:
-        """The disambiguated labels of the training examples, in their order.
-
-        Returns:
-            For each row the label, its confidence (its share of the probability of the set), the
-            runner-up, and the margin between the two.
-        """
-        check_is_fitted(self)
-        first, confidence, second, margin = self.transduced_
-        return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
-
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
         return self._predictor.logits(self.checked_inputs(X, reset=False), self._goal)
 
-    @property
-    def _goal_temperature(self) -> float:
-        return self.temperature_ if self._goal == "accuracy" else self.balanced_temperature_
-
-    @property
-    def _goal(self) -> Goal:
-        if self.goal not in get_args(Goal):
-            raise InputError(
-                f"The goal is {shown(self.goal)}: choose 'balanced' (every class counts the same) "
-                "or 'accuracy' (every example)."
-            )
-        return cast(Goal, self.goal)
-
     def checked_inputs(self, X: Any, *, reset: bool) -> Tensor:
         """Features unchanged, images with channels first; `reset` stores their number and names."""
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
-        elif is_arrow(X) and is_frame(X):
-            X = arrow_table(X)  # scikit-learn finds the names of its columns
-        elif issparse(X):
-            X = X.toarray()  # networks multiply dense matrices
+        X = as_checked_by_sklearn(X)
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
@@ -752,11 +713,6 @@ class PartialLabelClassifier(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             # Another `fit` starts from the fine-tuned backbone: the file does not hold the original
             # one.
             self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def __getstate__(self) -> dict[str, Any]:
         """Without objects of torch if `save` can write it, as skops needs it; otherwise with all

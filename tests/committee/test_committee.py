@@ -279,7 +279,7 @@ class Guess:
         ({"folds": 1}, {}, "folds is 1: it must be a whole number of at least 2"),
         ({"folds": 2.5}, {}, "folds is 2.5"),
         ({"workers": 0}, {}, "workers is 0"),
-        ({"goal": "best"}, {}, "The goal is 'best': choose 'balanced' or 'accuracy'"),
+        ({"goal": "best"}, {}, "The goal is 'best': choose 'balanced'"),
         ({"truth_missing": 2}, {}, "truth_missing is 2"),
         ({"members": "some"}, {}, "A member is 'some': give 'auto', or a pair"),
         ({"members": [("a", network(), 3)]}, {}, "give 'auto', or a pair"),

@@ -26,12 +26,7 @@ from ltpll.candidates.cells import (
     row_at,
     scored_cell,
 )
-from ltpll.candidates.expressions import (
-    PLAIN_RULES,
-    SetRules,
-    class_sets,
-    empty_advice,
-)
+from ltpll.candidates.expressions import PLAIN_RULES, SetRules, class_sets, empty_advice
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 

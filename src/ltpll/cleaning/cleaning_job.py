@@ -39,11 +39,7 @@ from ltpll.interfaces import Goal
 from ltpll.pictures.reading import rows_on_disk
 from ltpll.priors import PriorEstimate, estimate_prior
 from ltpll.runs.environment import environment
-from ltpll.runs.recording import (
-    CHECKPOINT_SECONDS,
-    RunLog,
-    training_conditions,
-)
+from ltpll.runs.recording import CHECKPOINT_SECONDS, RunLog, training_conditions
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
@@ -358,12 +354,8 @@ def held_out_figures(classifier: Any, examples: Examples) -> Record:
     rows, found = np.flatnonzero(~examples.training()), {}
     if not len(rows):
         return {}
-    x, sets, goal = (
-        rows_on_disk(examples.x, rows),
-        examples.candidates.select(rows),
-        classifier.goal,
-    )
-    labels = examples.table.labels
+    x, sets = rows_on_disk(examples.x, rows), examples.candidates.select(rows)
+    goal, labels = classifier.goal, examples.table.labels
     true = np.full(len(rows), -1) if labels is None else labels[rows]
     known = np.flatnonzero(true >= 0)
     for one in get_args(Goal):

@@ -80,23 +80,16 @@ class Examples:
 
     def fingerprint(self) -> str:
         """A hash of everything that training sees: a run is never resumed with other data."""
-        sets = self.candidates
-        about = repr((self.x.shape, self.x.dtype.str, sets.classes))
-        digest = hashlib.sha256(about.encode())
+        sets, shape = self.candidates, (self.x.shape, self.x.dtype.str)
         parts = (sets.groups, sets.weights)
         groups, weights = (None if part is None else part.numpy() for part in parts)
         known = (self.table.labels, groups, weights, self.table.reviewed)
-        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
-            if array is not None:
-                digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()[:16]
+        arrays = (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known)
+        return _hash_of((*shape, sets.classes), arrays)
 
     def fingerprint_of_inputs(self) -> str:
         """A hash of the features and the rows to train on, whatever their sets are."""
-        digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str)).encode())
-        for array in (self.x, self.training()):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()[:16]
+        return _hash_of((self.x.shape, self.x.dtype.str), (self.x, self.training()))
 
     def fingerprint_of_texts(self) -> str:
         """A hash of what training does not see, but a run stores beside its labels."""
@@ -109,6 +102,14 @@ class Examples:
             texts.append(votes.names)
             texts += [part.tolist() for part in (votes.rows, votes.annotators, votes.labels)]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+
+def _hash_of(about: tuple[Any, ...], arrays: Sequence[npt.NDArray[Any] | None]) -> str:
+    digest = hashlib.sha256(repr(about).encode())
+    for array in arrays:
+        if array is not None:
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _rows_to_train_on(table: LabelTable) -> npt.NDArray[np.bool_]:

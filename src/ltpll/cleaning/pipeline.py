@@ -15,11 +15,7 @@ from ltpll.before_training import NEVER
 from ltpll.cleaning.cleaning_job import cleaning_job
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.settings import KINDS, Execution, TrainingSettings
-from ltpll.cleaning.stored_tables import (
-    read_cleaned,
-    store_pictures,
-    store_tables,
-)
+from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_tables
 from ltpll.committee.training import EarlierCommittee
 from ltpll.files import write_when_complete
 from ltpll.runs.recording import begin_run, locked_for_training, round_floats

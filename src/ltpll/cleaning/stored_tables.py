@@ -80,24 +80,31 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
 
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
     """Write small copies of the pictures that a report shows."""
-    from PIL import Image
-
-    from ltpll.pictures.reading import read_pictures
-
     flagged = np.flatnonzero(cleaned.issue)
     flagged = flagged[np.argsort(-cleaned.suspicion[flagged], kind="stable")]
     uncertain = np.argsort(cleaned.margin, kind="stable")
     doubtful = np.argsort(cleaned.confidence, kind="stable")  # to be reviewed
     chosen = flagged[:MOST_PICTURES], uncertain[:MOST_PICTURES], doubtful[:DOUBTFUL_PICTURES]
-    rows = np.unique(np.concatenate(chosen))
     paths = table.ids if table.paths is None else table.paths
-    found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
-    content = []
-    for picture in found.x:
+    found = small_pictures(images, paths, np.unique(np.concatenate(chosen)), PICTURE_SIDE)
+    columns = {"row": np.asarray([*found], dtype=np.int64), "jpeg": [*found.values()]}
+    write_table(folder / RunFile.PICTURES, columns)
+
+
+def small_pictures(
+    images: Path, paths: npt.NDArray[np.object_], rows: npt.NDArray[np.int64], side: int
+) -> dict[int, bytes]:
+    """The pictures of some rows as small JPEG files; those that cannot be read are left out."""
+    from PIL import Image
+
+    from ltpll.pictures.reading import read_pictures
+
+    read, found = read_pictures(images, paths[rows].tolist(), side, on_error="skip"), {}
+    for i, picture in zip(rows[np.asarray(read.kept)].tolist(), read.x, strict=True):
         stream = io.BytesIO()
         Image.fromarray(picture).save(stream, "JPEG", quality=80)
-        content.append(stream.getvalue())
-    write_table(folder / RunFile.PICTURES, {"row": rows[found.kept], "jpeg": content})
+        found[i] = stream.getvalue()
+    return found
 
 
 # ---- reading -----------------------------------------------------------------------------------

@@ -148,8 +148,7 @@ def _source(path: Path, job: TrainJob, settings: TrainingSettings) -> TableSourc
     )
     if path.is_dir() and features is None:
         images = images or path
-    backbone, texts = None, None
-    preprocessing = None
+    backbone, texts, preprocessing = None, None, None
     if files.side is not None:
         from ltpll.backbones import Preprocessing
 

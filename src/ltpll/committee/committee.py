@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, cast, get_args
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import issparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.preprocessing import StandardScaler
@@ -25,8 +24,6 @@ from ltpll.before_training import (
     estimate_missing,
     overall_share,
 )
-from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
-from ltpll.candidates.labels import read_labels
 from ltpll.columns import PiecewiseLinear
 from ltpll.committee.forest import SoftForest
 from ltpll.committee.members import (
@@ -49,9 +46,8 @@ from ltpll.committee.training import (
 )
 from ltpll.errors import InputError, first_line, shown
 from ltpll.estimator import SCALED, PartialLabelClassifier, seed_of
-from ltpll.evaluation.scorers import ScoredBySets
+from ltpll.evaluation.scorers import SetClassifier, as_checked_by_sklearn
 from ltpll.evaluation.set_information import SetInformation
-from ltpll.interfaces import Goal
 from ltpll.targets import Transduced, initial_targets, transduce
 from ltpll.training.checkpoint import read_checkpoint, under_prefix, write_checkpoint
 from ltpll.training.distributed import current_world
@@ -65,7 +61,7 @@ LEAST_NAMED = 0.1
 OF_GROUPS = "Rows share their sets in groups, so the other rows of a group also count for a label."
 
 
-class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
+class Committee(SetClassifier, BaseEstimator):  # type: ignore[misc]
     """Several classifiers for candidate sets, weighted by what held-out sets reveal about them.
 
     No single learner is best on all tables. The members of a committee are a linear model, networks
@@ -171,18 +167,13 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         """
         check_truth_missing(self.truth_missing)
         folds = whole_number(self.folds, 2, "folds")
-        self._check_goal()
+        _ = self._goal  # is checked
         if not current_world().alone:
             raise InputError("A committee trains in one process: use PartialLabelClassifier.")
         if self.views not in ("auto", SCALED):
             raise InputError(f"views is {shown(self.views)}: choose 'auto' or {SCALED!r}.")
-        if y is None:
-            missing = "This classifier requires y to be passed, but the target y is None"
-            raise InputError(f"{missing}: give the candidate sets.")
         x = self._features(X, reset=True)
-        labels = read_labels(y)
-        self.classes_ = labels.classes
-        candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
+        candidates = self._candidates_of(y, groups)
         check_consistent_length(x, candidates)
         seed = seed_of(self.random_state)
         shared_sets = SharedSets.found_in(candidates)
@@ -216,12 +207,7 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
 
     def checked_inputs(self, X: Any, *, reset: bool) -> npt.NDArray[np.floating[Any]]:
         """Features as scikit-learn checks them; `reset` stores their number and names."""
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
-        elif is_arrow(X) and is_frame(X):
-            X = arrow_table(X)
-        elif issparse(X):
-            X = X.toarray()
+        X = as_checked_by_sklearn(X)
         if len(getattr(X, "shape", (0, 0))) == 4:
             raise InputError("A committee takes features: give images to PartialLabelClassifier.")
         least = 2 if reset else 1
@@ -296,42 +282,24 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
             Probabilities, (rows, classes), in the order of `classes_`.
         """
         check_is_fitted(self)
-        goal, x = self._check_goal(), self._features(X, reset=False)
+        goal, x = self._goal, self._features(X, reset=False)
         found: Any = 0.0
         for member in self._fitted:
             found = found + np.float32(member.weight) * member.probabilities(x, self._shared)
         if goal == "balanced":
             even = np.full(len(self.classes_), 1 / len(self.classes_))
             found = with_shares(found, self.class_prior_, even)
-        temperature = self._temperature_for(goal)
+        temperature = self._goal_temperature
         if temperature != 1:
             logs = np.log(np.maximum(found, np.finfo(np.float32).tiny))
             found = softmax(logs / temperature, axis=1)
         return np.asarray(found, dtype=np.float32)
-
-    def _temperature_for(self, goal: Goal) -> float:
-        return self.temperature_ if goal == "accuracy" else self.balanced_temperature_
-
-    def _check_goal(self) -> Goal:
-        if self.goal not in get_args(Goal):
-            raise InputError(f"The goal is {shown(self.goal)}: choose 'balanced' or 'accuracy'.")
-        return cast(Goal, self.goal)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class label of each row, (rows,), for the goal."""
         check_is_fitted(self)
         predicted: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
         return predicted
-
-    def transduce(self) -> Transduced:
-        """The labels of the training examples, as `PartialLabelClassifier.transduce` returns them.
-
-        They are the likeliest candidates by the mean of the members that were trained on a row and
-        those that were not.
-        """
-        check_is_fitted(self)
-        first, confidence, second, margin = self.transduced_
-        return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -463,11 +431,6 @@ class Committee(ScoredBySets, BaseEstimator):  # type: ignore[misc]
         for member in self._fitted:  # of other sizes, it fails here
             member.probabilities(np.zeros((1, self.n_features_in_), np.float32), self._shared)
         return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _member_of(

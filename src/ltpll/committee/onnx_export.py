@@ -91,9 +91,9 @@ class NetworksOfCommittee(nn.Module):
         self, committee: Committee, networks: Sequence[nn.Module], kind: torch.dtype
     ) -> None:
         super().__init__()
-        self.goal = committee._check_goal()
+        self.goal = committee._goal
         self.networks, self.n_classes = nn.ModuleList(networks), len(committee.classes_)
-        self.temperature = committee._temperature_for(self.goal)
+        self.temperature = committee._goal_temperature
         centre, scale = (torch.from_numpy(one) for one in _scaling(committee))
         buffers = {"centre": centre, "scale": scale, "mean": centre.to(kind), "std": scale.to(kind)}
         for name, one in buffers.items():
@@ -127,7 +127,7 @@ def export_committee(
     Raises:
         InputError: A member is another classifier, or the file cannot be written.
     """
-    networks, forests, goal = [], [], committee._check_goal()
+    networks, forests, goal = [], [], committee._goal
     for member in committee._fitted:
         factors = (committee._shared / member.mean).astype(np.float32)
         if isinstance(member.classifier, PartialLabelClassifier):
@@ -144,9 +144,7 @@ def export_committee(
     kind = torch.float64 if doubles else torch.float32
     classes = committee.classes_.tolist()
     log_prior = np.log(committee.class_prior_) if goal == "balanced" else np.zeros(1)
-    finish = partial(
-        _finish, forests=forests, log_prior=log_prior, t=committee._temperature_for(goal)
-    )
+    finish = partial(_finish, forests=forests, log_prior=log_prior, t=committee._goal_temperature)
     networks_of = NetworksOfCommittee(committee, networks, kind)
     shape = committee.input_shape_
     write_onnx(networks_of, shape, path, classes, feature_names, backbone, finish)

@@ -27,12 +27,7 @@ from ltpll.committee.members import (
     classifier_of,
     content_of,
 )
-from ltpll.committee.mixture import (
-    floored_shares,
-    inside_sets,
-    mixture_weights,
-    with_shares,
-)
+from ltpll.committee.mixture import floored_shares, inside_sets, mixture_weights, with_shares
 from ltpll.committee.shared_sets import SharedSets
 from ltpll.errors import InputError
 from ltpll.estimator import Schedule

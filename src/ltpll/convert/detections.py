@@ -7,15 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from ltpll.candidates.parsing import ROUNDING
-from ltpll.convert.examples import (
-    NUMBER,
-    Converted,
-    JsonFile,
-    listed,
-    required,
-    skipped,
-    with_sets,
-)
+from ltpll.convert.examples import NUMBER, Converted, JsonFile, listed, required, skipped, with_sets
 from ltpll.errors import InputError, shown
 from ltpll.tables.json_stream import Item, json_items
 

@@ -7,18 +7,22 @@ same classes, so their scores can be compared.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
 from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
+from ltpll.interfaces import Goal
+from ltpll.targets import Transduced
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
@@ -49,10 +53,55 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
     return float(candidates.contains(torch.tensor(predicted)).double().mean())
 
 
-class ScoredBySets(ClassifierMixin):  # type: ignore[misc]
-    """The score of classifiers that learn from candidate sets."""
+class SetClassifier(ClassifierMixin):  # type: ignore[misc]
+    """What classifiers that learn from candidate sets share: inputs, goal, score, saved labels."""
 
     classes_: npt.NDArray[Any]
+    goal: str
+    temperature_: float
+    balanced_temperature_: float
+    transduced_: Transduced
+
+    @property
+    def _goal(self) -> Goal:
+        if self.goal not in get_args(Goal):
+            raise InputError(
+                f"The goal is {shown(self.goal)}: choose 'balanced' (every class counts the same) "
+                "or 'accuracy' (every example)."
+            )
+        return cast(Goal, self.goal)
+
+    @property
+    def _goal_temperature(self) -> float:
+        return self.temperature_ if self._goal == "accuracy" else self.balanced_temperature_
+
+    def _candidates_of(self, y: Any, groups: Any) -> Candidates:
+        """The candidate sets that `fit` was given; stores their classes."""
+        if y is None:
+            missing = "This classifier requires y to be passed, but the target y is None"
+            raise InputError(f"{missing}: give the candidate sets.")
+        labels = read_labels(y)
+        self.classes_ = labels.classes
+        return labels.candidates if groups is None else labels.candidates.with_groups(groups)
+
+    def transduce(self) -> Transduced:
+        """The disambiguated labels of the training examples, in their order.
+
+        Those of a committee are the likeliest candidates by the mean of the members that were
+        trained on a row and those that were not.
+
+        Returns:
+            For each row the label, its confidence (its share of the probability of the set), the
+            runner-up, and the margin between the two.
+        """
+        check_is_fitted(self)
+        first, confidence, second, margin = self.transduced_
+        return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy if `y` has a single label per row, or else the covering rate.
@@ -70,6 +119,15 @@ class ScoredBySets(ClassifierMixin):  # type: ignore[misc]
             if not labels.certain:
                 return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
+
+
+def as_checked_by_sklearn(X: Any) -> Any:
+    """Inputs as scikit-learn checks them; in an Arrow table, it finds the names of columns."""
+    if isinstance(X, torch.Tensor):
+        return X.detach().cpu().numpy()
+    if is_arrow(X) and is_frame(X):
+        return arrow_table(X)
+    return X.toarray() if issparse(X) else X  # networks multiply dense matrices
 
 
 def sets_for_estimator(estimator: Any, y: Any) -> Candidates:

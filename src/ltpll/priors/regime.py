@@ -27,12 +27,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc  # scipy.stats would take a second to import
 
 from ltpll.priors.distinct_sets import DistinctSets
-from ltpll.priors.grouping import (
-    Clusters,
-    given_groups,
-    order_test,
-    runs_of_equal_sets,
-)
+from ltpll.priors.grouping import Clusters, given_groups, order_test, runs_of_equal_sets
 
 Array = npt.NDArray[np.float64]
 Regime = Literal["independent", "co-occurrence", "unclear", "known"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-
-import numpy as np
 
 from ltpll.cleaning.audit import Answers
 from ltpll.cleaning.results import CleanedTable, Numbers
 from ltpll.cleaning.review import Questions
+from ltpll.cleaning.stored_tables import small_pictures
 from ltpll.errors import InputError
 from ltpll.report import templates
 
@@ -71,21 +70,11 @@ def render_review_page(
 
 def pictures_of_rows(table: CleanedTable, rows: Numbers) -> dict[int, bytes]:
     """JPEG files of some rows, from the folder of pictures if that is still where it was."""
-    from PIL import Image
-
-    from ltpll.pictures.reading import read_pictures
-
     folder = table.record["source"].get("images")
-    paths = table.ids if table.paths is None else table.paths
     if folder is None or not Path(folder).is_dir():
         return dict(table.pictures)
-    side, found = LARGE if len(rows) <= FEW else SMALL, dict(table.pictures)
-    try:
-        read = read_pictures(Path(folder), paths[rows].tolist(), side, on_error="skip")
-    except InputError:
-        return found
-    for i, picture in zip(rows[np.asarray(read.kept)].tolist(), read.x, strict=True):
-        stream = io.BytesIO()
-        Image.fromarray(picture).save(stream, "JPEG", quality=80)
-        found[i] = stream.getvalue()
-    return found
+    paths = table.ids if table.paths is None else table.paths
+    side = LARGE if len(rows) <= FEW else SMALL
+    with suppress(InputError):
+        return {**table.pictures, **small_pictures(Path(folder), paths, rows, side)}
+    return dict(table.pictures)

@@ -20,13 +20,7 @@ from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes, voted_ca
 from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
 from ltpll.tables.class_files import read_taxonomy
-from ltpll.tables.columns import (
-    BatchReader,
-    FeatureColumns,
-    TextColumn,
-    numeric_columns,
-    read_rows,
-)
+from ltpll.tables.columns import BatchReader, FeatureColumns, TextColumn, numeric_columns, read_rows
 from ltpll.tables.opening import open_table
 from ltpll.tables.reading import DEFAULT_READING, Reading, fits
 from ltpll.tables.set_columns import (

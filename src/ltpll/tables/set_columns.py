@@ -16,13 +16,7 @@ from ltpll.candidates.parsing import ROUNDING, chosen_by_scores
 from ltpll.candidates.votes import AnnotatorVotes, drop_repeated_votes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
-from ltpll.tables.columns import (
-    NotNumericError,
-    not_a_number_error,
-    parse_numbers,
-    strings,
-    texts,
-)
+from ltpll.tables.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.tables.memory_limits import expansion_problem
 from ltpll.tables.streaming import Table, TableBatch
 
