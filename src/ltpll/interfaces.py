@@ -115,13 +115,6 @@ class Step:
     generator: torch.Generator
     rows: Tensor
 
-    def log_prior(self) -> Tensor:
-        """The log-prior that is subtracted when targets are refined, (classes,).
-
-        Zeros if there is none.
-        """
-        return self.rebalancer.subtracted("targets", self.head)
-
     def adjusted(self) -> Outputs:
         """The detached outputs, adjusted as for refining targets.
 
@@ -226,8 +219,8 @@ class Method(Part):
     before it.
 
     Extras that add inputs to the forward pass, such as mixup, blend the targets from before the
-    step in either case: their inputs pass
-    through the network together with the views whose outputs refine the targets."""
+    step in either case: their inputs pass through the network together with the views whose outputs
+    refine the targets."""
     row_by_row: ClassVar[bool] = False
     """Whether the loss is the mean of losses of single rows, and each row's targets are refined
     from its own outputs, so that networks can be trained in lockstep (`training/lockstep.py`).
@@ -236,8 +229,7 @@ class Method(Part):
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03
     """The share of the epochs after which targets may leave sets that may lack the true label:
-    early, before the network has memorised
-    the sets, but not before it can tell classes apart."""
+    early, before the network has memorised the sets, but not before it can tell classes apart."""
     per_example: tuple[str, ...] = ()
     """Names of the buffers with a row for each training example, which `start_training` makes.
 

@@ -80,7 +80,7 @@ class PaCO(Extra):
         examples, same, allowed = self.memory.compare_and_store(
             query, key, labels, self.temperature
         )
-        classes = step.outputs.logits[0] + step.log_prior()
+        classes = step.outputs.logits[0] + step.rebalancer.subtracted("targets", step.head)
         term = contrastive_loss(
             torch.cat([classes, examples], dim=1),
             torch.cat([one_hot(labels, classes.shape[1]), self.alpha * same], dim=1),

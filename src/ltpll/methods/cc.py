@@ -34,8 +34,6 @@ class CC(Method):
 
     def step_loss(self, step: Step) -> Tensor:
         # Candidates that are less probable before training count less.
-        if step.batch.log_weights is None:
-            return super().step_loss(step)
         weighted = step.outputs.weighted(step.batch.log_weights).logits[0]
         whole = torch.logsumexp(step.outputs.logits[0], dim=1)
         return (whole - _logsumexp_inside(weighted, step.batch.candidates)).mean()

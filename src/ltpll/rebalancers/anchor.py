@@ -59,9 +59,6 @@ class Anchor(RECORDS):
     References:
         Ours; it builds on RECORDS.
 
-        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label
-        Learning via Dynamic Rebalancing, ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
-
     The defaults are those that `auto` uses. The figures for images were measured with
     bounds="point", warmup=0.5 and lift="records" (`ltpll-research benchmark --recipe best`).
 

@@ -535,7 +535,7 @@ class PartialLabelTrainer:
             while self.epoch < self.epochs:
                 record = self.train_epoch(after_step)
                 if record is None:  # interrupted within the epoch
-                    self._synchronise()
+                    self.world.synchronise_state(self.model, self._parts, self.targets.values)
                 else:
                     self.state.add_record(record)
                     for callback in callbacks:
@@ -624,7 +624,7 @@ class PartialLabelTrainer:
         self.world.wait_for_all()
         self._nonfinite.check(self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
-        self._synchronise()
+        self.world.synchronise_state(self.model, self._parts, self.targets.values)
         for part in (self.rebalancer, self.method, *self.extras):
             part.end_epoch(self)
         self.state.end_epoch()
@@ -677,9 +677,6 @@ class PartialLabelTrainer:
                     value.zero_()
         first = initial_targets(self._new_sets(), self.method.targets_on, self.forward_pass.dtype)
         self.targets.values.copy_(first.values)
-
-    def _synchronise(self) -> None:
-        self.world.synchronise_state(self.model, self._parts, self.targets.values)
 
     # ---- views ----------------------------------------------------------------------------------
 
