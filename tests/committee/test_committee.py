@@ -138,6 +138,13 @@ def test_rows_of_a_group_are_predicted_by_members_that_saw_none_of_them():
     assert small().fit(x, sets, groups).out_of_fold_.shape == (75, 4)
 
 
+def test_fewer_groups_than_folds_are_a_fold_each():
+    x, _, sets = problem()
+    one = Committee(folds=5, steps=2, device="cpu").fit(x, sets, groups=np.arange(len(x)) % 3)
+    assert one.out_of_fold_.shape == (75, 4)
+    np.testing.assert_allclose(one.out_of_fold_.sum(1), 1, atol=1e-2)
+
+
 def test_the_share_of_missing_labels_reaches_all_networks(monkeypatch):
     x, _, sets = problem()
     assert small().fit(x, sets).truth_missing_ == 0.0

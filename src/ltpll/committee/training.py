@@ -198,13 +198,14 @@ class CommitteeTraining:
             self.trial = CommitteeTraining(members, *sample, TRIAL_FOLDS, seed)
             self.trial.trains_all_rows = False
         self.parts: list[Part] = [] if self.trial is None else list(self.trial.parts)
-        runs = [(member, k) for member in self.members for k in range(folds)]
-        runs += [(member, folds) for member in self.members]
+        self.splits: list[tuple[Rows, Rows]] = fold_splits(candidates, folds, seed)
+        last = len(self.splits)  # groups may be fewer than folds
+        runs = [(member, k) for member in self.members for k in range(last)]
+        runs += [(member, last) for member in self.members]
         self._numbers = {run: number for number, run in enumerate(runs, len(self.parts))}
         self.earlier = earlier
-        self.splits: list[tuple[Rows, Rows]] = (
-            fold_splits(candidates, folds, seed) if earlier is None else self._earlier_splits(folds)
-        )
+        if earlier is not None:
+            self.splits = self._earlier_splits(last)
         check_folds(x, candidates, self.splits)
         self.splits.append((every, every))
         self.parts += [self._part(*run) for run in runs]
